@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, natural, optional
-from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
@@ -43,12 +42,13 @@ class BatchScan:
 
     columns = 4
     is_bounds = False
-    name = "arrow"
+    name = "arrow batches"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
         with decoding(file):
-            found = self._of_stream(file) if _head(file).stop else self._of_file(file)
-        yield np.array(found, np.uint64).reshape(-1, 4)
+            head = _head(file)
+            found = self._of_stream(file) if head.stop else self._of_file(file)
+        yield group_entries(found, head.schema)
 
     def _of_file(self, file: File) -> list[Group]:
         reader = _ipc().open_file(_source(file))
@@ -124,6 +124,10 @@ class _ArrowRows(GroupedRows):
         given = {} if columns is None else {"columns": columns}
         self._checked: set[tuple[int, int]] = set()  # record batches that are as they should be
         super().__init__("read_arrow", files, index, cache, given)
+        self.unify(self._names)
+
+    def schema(self, number: int) -> Any:
+        return _head(self.files[number]).schema
 
     def _batch(self, number: int, group: Group, head: _Head) -> Any:
         file = self.files[number]
@@ -141,10 +145,6 @@ class _ArrowRows(GroupedRows):
     def decode(self, number: int, group: Group) -> Any:
         file = self.files[number]
         head = _head(file)
-        if missing := set(self._names) - set(head.schema.names):
-            raise PipelineError(
-                f"it has no column {min(missing)!r}, which {self.files[0].path} has"
-            )
         batch = self._batch(number, group, head)
         if (number, group.number) not in self._checked:
             for column in batch.columns:
@@ -170,7 +170,7 @@ def read_arrow(
 
     Args:
         files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
-            of the first.
+            of the first, and types as of `read_parquet`.
         columns: Those to read, by name; None for all.
         cache_bytes: How many bytes of record batches are kept, in each process, mapped ones
             included; the last one in any case.
@@ -183,7 +183,8 @@ def read_arrow(
         The rows, data for `source` and for `|`.
 
     Raises:
-        ArgumentError: The first file has no such column.
+        ArgumentError: A file has no such column, or two of one name, or one of a type whose
+            values the first file's doesn't have; it names both files.
         RecordError: A file is none of Arrow's, is cut, or a record batch is damaged.
         SourceChanged: When a file is read that changed since the listing.
         PipelineError: pyarrow is missing; or the index can't be written.

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.prng import Indices
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import Rows
+from lazyckpt.io.schemas import common_type, schema_digest
+from lazyckpt.io.storage import optional_module
 
 CACHE_BYTES = 1 << 28
 
@@ -39,6 +41,11 @@ class Group(NamedTuple):
     size: int
     start: int
     stop: int
+
+
+def group_entries(groups: Sequence[Group], schema: Any) -> NDArray[np.uint64]:
+    """What an index has of a file: its groups, and behind them a digest of its schema."""
+    return np.array([*groups, Group(0, 0, schema_digest(schema), 0)], np.uint64)
 
 
 class _Decoded:
@@ -152,7 +159,9 @@ class GroupedRows(Rows[dict[str, Any]]):
     ) -> None:
         self.row_index = index
         found = [index.entries(n).reshape(-1, 4).astype(np.int64) for n in range(len(files))]
+        self._digests = [int(groups[-1, 2]) if len(groups) else 0 for groups in found]
         self._groups = [groups[groups[:, 1] > 0] for groups in found]
+        self._types: dict[str, Any] = {}  # of columns that have several
         self._edges = [[0, *np.cumsum(groups[:, 1]).tolist()] for groups in self._groups]
         self._cache = GroupCache(cache_bytes)
         super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
@@ -160,6 +169,44 @@ class GroupedRows(Rows[dict[str, Any]]):
     def decode(self, number: int, group: Group) -> Any:
         """The table of a group of file `number`, as pyarrow has it."""
         raise NotImplementedError
+
+    def schema(self, number: int) -> Any:
+        """The columns of file `number`, as pyarrow has it."""
+        raise NotImplementedError
+
+    def unify(self, names: Sequence[str]) -> None:
+        """Find the types that columns have in all files; an error names two that don't fit."""
+        firsts: dict[int, int] = {}
+        for number, digest in enumerate(self._digests):
+            firsts.setdefault(digest, number)
+        types: dict[str, Any] = {}
+        for number in firsts.values():
+            schema, path = self.schema(number), self.files[number].path
+            for name in names:
+                if (count := schema.names.count(name)) != 1:
+                    reason = f"has {count} columns {name!r}" if count else f"has no column {name!r}"
+                    where = f", which {self.files[0].path} has" if number else ""
+                    raise ArgumentError(f"{self.reader}: {path} {reason}{where}")
+                kind = schema.field(name).type
+                known = types.setdefault(name, kind)
+                if (found := common_type(known, kind)) is None:
+                    raise ArgumentError(
+                        f"{self.reader}: {name!r} is {kind} in {path}, where files before, such as "
+                        f"{self.files[0].path}, have {known}; convert one of them, or read them "
+                        "apart"
+                    )
+                if found != known or found != kind:
+                    types[name] = self._types[name] = found
+
+    def _cast(self, table: Any) -> Any:
+        """A table, with the types that its columns have in all files."""
+        if not self._types:
+            return table
+        fields = [
+            field.with_type(self._types.get(field.name, field.type)).with_nullable(True)
+            for field in table.schema
+        ]
+        return table.cast(optional_module("pyarrow", "arrow", self.reader).schema(fields))
 
     @property
     def block_starts(self) -> NDArray[np.int64]:
@@ -277,7 +324,7 @@ class GroupedRows(Rows[dict[str, Any]]):
     def _columns(self, number: int, place: int) -> Columns:
         def decode() -> Any:
             try:
-                return self.decode(number, self.group(number, place))
+                return self._cast(self.decode(number, self.group(number, place)))
             except SourceChanged:
                 raise
             except Exception as error:
