@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -16,11 +12,12 @@ from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.prng import Indices
-from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index
-from lazyckpt.io.rows import Rows
+from lazyckpt.io.last_used import LastUsed
+from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.schemas import common_type, schema_digest
 from lazyckpt.io.storage import optional_module
 
@@ -48,63 +45,12 @@ def group_entries(groups: Sequence[Group], schema: Any) -> NDArray[np.uint64]:
     return np.array([*groups, Group(0, 0, schema_digest(schema), 0)], np.uint64)
 
 
-class _Decoded:
-    """A group's columns, once they are there; one thread decodes them."""
+class _Decoded(NamedTuple):
+    """A group's columns, and the bytes they take; or why there are none."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.columns: Columns | None = None
-        self.nbytes = 0
-
-
-class GroupCache:
-    """Decoded groups, the last used ones, of so many bytes in all; one in any case.
-
-    Of groups that are read to their ends, one after another, the last two stay, where not all
-    of them fit: the others would be dropped before they are read again.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._renew()
-
-    def _renew(self) -> None:
-        self._process, self._lock = os.getpid(), threading.Lock()
-        self._kept = OrderedDict[Any, _Decoded]()
-        self._left: Any = None  # the group that was read to its end last
-
-    def columns(self, key: Any, decode: Any) -> Columns:
-        """A group's columns, which `decode()` makes as a table where they aren't kept."""
-        if self._process != os.getpid():  # forked, perhaps while a lock was held
-            self._renew()
-        found = self._kept.get(key)
-        if found is not None and found.columns is not None:
-            with suppress(KeyError):  # another thread may have dropped it
-                self._kept.move_to_end(key)
-            return found.columns
-        with self._lock:
-            found = self._kept.setdefault(key, _Decoded())
-            self._kept.move_to_end(key)
-        with found.lock:
-            if found.columns is None:
-                table = decode()
-                found.columns, found.nbytes = columns_of(table), _size(table)
-                self._trim()
-            return found.columns
-
-    def leave(self, key: Any, groups: float) -> None:
-        """A group was read to its end, in order, as one of about so many."""
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None and found.nbytes * groups > self.most and self._left != key:
-                self._kept.pop(self._left, None)
-                self._left = key
-
-    def _trim(self) -> None:
-        with self._lock:
-            total = sum(each.nbytes for each in self._kept.values())
-            while total > self.most and len(self._kept) > 1:
-                total -= self._kept.popitem(last=False)[1].nbytes
+    columns: Columns | None
+    size: int
+    error: RecordError | None = None
 
 
 def _size(table: Any) -> int:
@@ -163,7 +109,7 @@ class GroupedRows(Rows[dict[str, Any]]):
         self._groups = [groups[groups[:, 1] > 0] for groups in found]
         self._types: dict[str, Any] = {}  # of columns that have several
         self._edges = [[0, *np.cumsum(groups[:, 1]).tolist()] for groups in self._groups]
-        self._cache = GroupCache(cache_bytes)
+        self._cache = LastUsed[_Decoded](cache_bytes)
         super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
 
     def decode(self, number: int, group: Group) -> Any:
@@ -322,18 +268,24 @@ class GroupedRows(Rows[dict[str, Any]]):
         return found
 
     def _columns(self, number: int, place: int) -> Columns:
-        def decode() -> Any:
+        def decode() -> _Decoded:
             try:
-                return self._cast(self.decode(number, self.group(number, place)))
-            except SourceChanged:
+                table = self._cast(self.decode(number, self.group(number, place)))
+                return _Decoded(columns_of(table), _size(table))
+            except (SourceChanged, StorageError):
                 raise
-            except Exception as error:
-                raise self.error(number, self._edges[number][place], error) from error
+            except Exception as error:  # it is kept, or each row would decode what is damaged
+                found = self.error(number, self._edges[number][place], error)
+                found.__cause__ = error
+                return _Decoded(None, 0, found)
 
-        return self._cache.columns((number, place), decode)
+        found = self._cache.get((number, place), decode)
+        if found.columns is None:
+            raise RecordError(str(found.error)) from found.error
+        return found.columns
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_cache": self._cache.most}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _cache=GroupCache(state["_cache"]))
+        vars(self).update(state, _cache=LastUsed(state["_cache"]))

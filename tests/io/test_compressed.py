@@ -177,7 +177,7 @@ def test_a_large_member_that_changes_is_named() -> None:
 def test_a_fork_reads_what_a_thread_is_reading() -> None:
     rows = lz.io.read_text(written([BLOCKS["synced"]()], ".txt.gz"))
     assert rows[3] == LINES[3]
-    (reader,) = gzip_content.content(rows.row_index.folder).readers.kept.values()
+    (reader,) = gzip_content.content(rows.row_index.folder).readers.values()
     is_reading, may_end = threading.Event(), threading.Event()
     read = reader.source.read
 
@@ -229,7 +229,7 @@ def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
     content = zstd_content.content(rows.row_index.folder)
-    assert sum(piece.size for piece in content.pieces.kept.values()) <= 100
+    assert sum(piece.size for piece in content.pieces.values()) <= 100
 
 
 @pytest.mark.parametrize("kind", [k for k in STREAMED if "," not in k])
