@@ -274,9 +274,11 @@ class GroupedRows(Rows[dict[str, Any]]):
                 return _Decoded(columns_of(table), _size(table))
             except (SourceChanged, StorageError):
                 raise
-            except Exception as error:  # it is kept, or each row would decode what is damaged
+            except Exception as error:
                 found = self.error(number, self._edges[number][place], error)
-                found.__cause__ = error
+                if getattr(error, "errno", None) or not isinstance(error, (ValueError, OSError)):
+                    raise found from error  # such as of too many open files, or of no memory
+                found.__cause__ = error  # kept, or each row would decode what is damaged
                 return _Decoded(None, 0, found)
 
         found = self._cache.get((number, place), decode)
