@@ -173,6 +173,7 @@ def test_a_large_member_that_changes_is_named() -> None:
         rows[19_000]
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.usefixtures("spans")
 def test_a_fork_reads_what_a_thread_is_reading() -> None:
     rows = lz.io.read_text(written([BLOCKS["synced"]()], ".txt.gz"))
