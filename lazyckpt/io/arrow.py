@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ class _Head(NamedTuple):
 class BatchScan:
     """The record batches of a file: number, rows, and the bytes that each takes.
 
-    Those of a stream follow one another; of a file, which need not, they are the whole.
+    Of a file where they don't follow one another that is the whole.
     """
 
     columns = 4
@@ -51,24 +52,38 @@ class BatchScan:
         yield group_entries(found, head.schema)
 
     def _of_file(self, file: File) -> list[Group]:
-        reader = _ipc().open_file(_source(file))
-        sizes = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
+        source = _source(file)
+        reader = _ipc().open_file(source)
+        numbers = range(reader.num_record_batches)
+        source.seek(8)
+        with suppress(Exception):  # of one that has more between its record batches
+            if len(found := self._messages(file, source)) == len(numbers):
+                return found
+        sizes = [reader.get_batch(number).num_rows for number in numbers]
         return [Group(number, size, 0, file.size) for number, size in enumerate(sizes)]
 
     def _of_stream(self, file: File) -> list[Group]:
-        source = _source(file)
-        reader = _ipc().open_stream(source)
+        return self._messages(file, _source(file))
+
+    def _messages(self, file: File, source: Any) -> list[Group]:
+        """The record batches that follow one another from here on; none of them is decoded."""
         found: list[Group] = []
-        at, dictionaries = source.tell(), 0
-        for batch in reader:
-            found.append(Group(len(found), batch.num_rows, at, at := source.tell()))
-            if len(found) > 1 and reader.stats.num_dictionary_batches > dictionaries:
+        while True:
+            at = source.tell()
+            try:
+                message = _ipc().read_message(source)
+            except EOFError:
+                return found
+            if source.tell() > file.size:
+                raise RecordError(f"{file.path}: it is cut: record batch {len(found)} ends behind")
+            if message.type == "record batch":
+                size = _ipc().read_record_batch(message, _arrow().schema([])).num_rows
+                found.append(Group(len(found), size, at, source.tell()))
+            elif message.type == "dictionary" and found:
                 raise RecordError(
                     f"{file.path}: what a dictionary holds changes behind record batch "
-                    f"{len(found) - 2}; write it with one dictionary for all"
+                    f"{len(found) - 1}; write it with one dictionary for all"
                 )
-            dictionaries = reader.stats.num_dictionary_batches
-        return found
 
 
 def _arrow() -> Any:
@@ -146,6 +161,8 @@ class _ArrowRows(GroupedRows):
         file = self.files[number]
         head = _head(file)
         batch = self._batch(number, group, head)
+        if batch.num_rows != group.size:
+            raise ValueError(f"it has {batch.num_rows:,} rows, and its index {group.size:,}")
         if (number, group.number) not in self._checked:
             for column in batch.columns:
                 _untyped(column).validate(full=True)  # what is mapped may be anything

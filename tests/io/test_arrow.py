@@ -69,6 +69,22 @@ def test_the_footer_of_a_file_says_where_its_record_batches_are() -> None:
     assert [row["x"] for row in rows] == [rows[n]["x"] for n in range(9)] == [*range(9)]
 
 
+@pytest.mark.parametrize("made", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_damaged_record_batch_is_left_out_where_asked(made: Any) -> None:
+    path = folder() / "a.arrow"
+    ipc(pa.table({"x": [f"{n} " * 50 for n in range(400)]}), path, 100, made, "zstd")
+    rows = lz.io.read_arrow(path, index_dir=folder())
+    stop = rows.locate(150).stop
+    content = bytearray(path.read_bytes())
+    content[stop - 60 : stop - 20] = b"\xff" * 40
+    path.write_bytes(content)
+    with lz.run(lz.source(lz.io.read_arrow(path, index_dir=folder())), on_error="skip") as run:
+        assert [row["x"].split()[0] for row in run] == [
+            f"{n}" for n in range(400) if not 100 <= n < 200
+        ]
+    assert run.skipped == 100
+
+
 def test_a_reader_that_gives_no_rows_where_there_are_some_is_an_error() -> None:
     class Empty(lz.io.Rows[int]):
         def read_rows(self, number: int, records: Any) -> list[int]:
