@@ -7,9 +7,9 @@
 Names are imported when first used. Each module imports only from those before it:
 
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
-- decompress, framed, gzip, zstd
+- decompress, last_used, framed, gzip, zstd
 - content, rows, lines, ranges
-- columns, stored_file, groups, keyed, shards, litdata_batches, litdata_tables
+- columns, schemas, stored_file, groups, keyed, shards, litdata_batches, litdata_tables
 - text, csv and a reader for each other format; decode
 - stream, encoders, conversion, indexing, converting
 """

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, natural, optional
-from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
@@ -26,48 +25,65 @@ _MAGIC = b"ARROW1"  # at both ends of a file; a stream has none
 
 
 class _Head(NamedTuple):
-    """What a file has before its first record batch.
+    """What a file says before its record batches.
 
     - `schema`: what its columns are
-    - `start`, `stop`: where the schema's message begins, and where it ends
+    - `stop`: of a stream, the byte where that ends; 0 for a file, whose footer says it
     """
 
     schema: Any
-    start: int
     stop: int
 
 
 class BatchScan:
-    """The record batches of a file: number, rows, and the bytes that each takes."""
+    """The record batches of a file: number, rows, and the bytes that each takes.
+
+    Of a file where they don't follow one another that is the whole.
+    """
 
     columns = 4
     is_bounds = False
-    name = "arrow"
+    name = "arrow batches"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
         with decoding(file):
-            found = self._batches(file)
-        yield np.array(found, np.uint64).reshape(-1, 4)
+            head = _head(file)
+            found = self._of_stream(file) if head.stop else self._of_file(file)
+        yield group_entries(found, head.schema)
 
-    def _batches(self, file: File) -> list[Group]:
-        head = _head(file)
-        found: list[Group] = []
+    def _of_file(self, file: File) -> list[Group]:
         source = _source(file)
-        at = head.stop
-        source.seek(at)
-        while (message := _message(source)) is not None:
-            end = source.tell()
-            if end > file.size:
+        reader = _ipc().open_file(source)
+        numbers = range(reader.num_record_batches)
+        source.seek(8)
+        with suppress(Exception):  # of one that has more between its record batches
+            if len(found := self._messages(file, source)) == len(numbers):
+                return found
+        sizes = [reader.get_batch(number).num_rows for number in numbers]
+        return [Group(number, size, 0, file.size) for number, size in enumerate(sizes)]
+
+    def _of_stream(self, file: File) -> list[Group]:
+        return self._messages(file, _source(file))
+
+    def _messages(self, file: File, source: Any) -> list[Group]:
+        """The record batches that follow one another from here on; none of them is decoded."""
+        found: list[Group] = []
+        while True:
+            at = source.tell()
+            try:
+                message = _ipc().read_message(source)
+            except EOFError:
+                return found
+            if source.tell() > file.size:
                 raise RecordError(f"{file.path}: it is cut: record batch {len(found)} ends behind")
             if message.type == "record batch":
-                found.append(Group(len(found), _length(message), at, end))
-            elif found:
+                size = _ipc().read_record_batch(message, _arrow().schema([])).num_rows
+                found.append(Group(len(found), size, at, source.tell()))
+            elif message.type == "dictionary" and found:
                 raise RecordError(
                     f"{file.path}: what a dictionary holds changes behind record batch "
                     f"{len(found) - 1}; write it with one dictionary for all"
                 )
-            at = end
-        return found
 
 
 def _arrow() -> Any:
@@ -95,47 +111,20 @@ def _source(file: File) -> Any:
     return _arrow().memory_map(file.path.removeprefix("file://"))
 
 
-def _message(source: Any) -> Any:
-    """The next message; None at the end."""
-    try:
-        return _ipc().read_message(source)
-    except EOFError:
-        return None
-
-
-def _length(message: Any) -> int:
-    """How many rows a record batch has, by its message: a flatbuffer, in which tables say where
-    their fields are."""
-    content = message.metadata.to_pybytes()
-
-    def field(table: int, number: int) -> int:
-        fields = table - struct.unpack_from("<i", content, table)[0]
-        is_there = 4 + 2 * number < struct.unpack_from("<H", content, fields)[0]
-        offset = struct.unpack_from("<H", content, fields + 4 + 2 * number)[0] if is_there else 0
-        return table + offset if offset else 0
-
-    header = field(struct.unpack_from("<I", content)[0], 2)
-    batch = header + struct.unpack_from("<I", content, header)[0]
-    place = field(batch, 0)
-    return int(struct.unpack_from("<q", content, place)[0]) if place else 0
-
-
 @lru_cache(maxsize=64)
 def _head(file: File) -> _Head:
     ends = [(0, min(8, file.size)), (max(0, file.size - len(_MAGIC)), file.size)]
     first, last = storage_of(file.path).read_ranges(file, ends)
-    start = 8 if first.startswith(_MAGIC) else 0
+    is_file = first.startswith(_MAGIC)
     if first.startswith(b"FEA1"):
         raise RecordError(f"{file.path}: it is of Feather's version 1, which pyarrow.feather reads")
-    if not file.size or (start and last != _MAGIC):
+    if not file.size or (is_file and last != _MAGIC):
         raise RecordError(f"{file.path}: it is {'cut' if file.size else 'empty'}")
     source = _source(file)
-    source.seek(start)
     with decoding(file):
-        message = _message(source)
-        if message is None or message.type != "schema":
-            raise RecordError(f"{file.path}: it is no file of Arrow's")
-        return _Head(_ipc().read_schema(message), start, source.tell())
+        if is_file:
+            return _Head(_ipc().open_file(source).schema, 0)
+        return _Head(_ipc().open_stream(source).schema, source.tell())
 
 
 class _ArrowRows(GroupedRows):
@@ -150,23 +139,30 @@ class _ArrowRows(GroupedRows):
         given = {} if columns is None else {"columns": columns}
         self._checked: set[tuple[int, int]] = set()  # record batches that are as they should be
         super().__init__("read_arrow", files, index, cache, given)
+        self.unify(self._names)
+
+    def schema(self, number: int) -> Any:
+        return _head(self.files[number]).schema
+
+    def _batch(self, number: int, group: Group, head: _Head) -> Any:
+        file = self.files[number]
+        source = _source(file)
+        if not head.stop:
+            return _ipc().open_file(source).get_batch(group.number)
+        if "dictionary<" not in str(head.schema):
+            source.seek(group.start)
+            return _ipc().read_record_batch(_ipc().read_message(source), head.schema)
+        first = Group(*self.row_index.entries(number)[0].tolist())  # before which dictionaries are
+        ranges = [(0, first.stop), (group.start, group.stop)][: 1 + (group.number > 0)]
+        content = b"".join(storage_of(file.path).read_ranges(file, ranges))
+        return list(_ipc().open_stream(content))[-1]
 
     def decode(self, number: int, group: Group) -> Any:
         file = self.files[number]
         head = _head(file)
-        if missing := set(self._names) - set(head.schema.names):
-            raise PipelineError(
-                f"it has no column {min(missing)!r}, which {self.files[0].path} has"
-            )
-        first = self.group(number, 0).start
-        if first == head.stop:
-            source = _source(file)
-            source.seek(group.start)
-            batch = _ipc().read_record_batch(_ipc().read_message(source), head.schema)
-        else:  # dictionaries come first
-            ranges = [(head.start, first), (group.start, group.stop)]
-            content = b"".join(storage_of(file.path).read_ranges(file, ranges))
-            batch = _ipc().open_stream(content).read_next_batch()
+        batch = self._batch(number, group, head)
+        if batch.num_rows != group.size:
+            raise ValueError(f"it has {batch.num_rows:,} rows, and its index {group.size:,}")
         if (number, group.number) not in self._checked:
             for column in batch.columns:
                 _untyped(column).validate(full=True)  # what is mapped may be anything
@@ -191,7 +187,7 @@ def read_arrow(
 
     Args:
         files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
-            of the first.
+            of the first, and types as of `read_parquet`.
         columns: Those to read, by name; None for all.
         cache_bytes: How many bytes of record batches are kept, in each process, mapped ones
             included; the last one in any case.
@@ -204,7 +200,8 @@ def read_arrow(
         The rows, data for `source` and for `|`.
 
     Raises:
-        ArgumentError: The first file has no such column.
+        ArgumentError: A file has no such column, or two of one name, or one of a type whose
+            values the first file's doesn't have; it names both files.
         RecordError: A file is none of Arrow's, is cut, or a record batch is damaged.
         SourceChanged: When a file is read that changed since the listing.
         PipelineError: pyarrow is missing; or the index can't be written.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lazyckpt.core.arrays import picked
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.prng import Indices, as_array
+from lazyckpt.io.storage import optional_module
 
 _NUMBERS = {  # types of pyarrow, whose own to_pandas_dtype needs pandas before its version 26
     "bool": "bool", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
@@ -39,7 +40,8 @@ def columns_of(table: Any) -> Columns:
     """The columns of a table or record batch.
 
     What a value is depends on itself and its type alone: a number is NumPy's, a list of
-    numbers an array, anything else what pyarrow makes of it in Python; what is missing is None.
+    numbers or a tensor an array, anything else what pyarrow makes of it in Python; what is missing
+    is None.
     """
     names = table.schema.names
     return {name: _column(table.column(place)) for place, name in enumerate(names)}
@@ -71,8 +73,13 @@ def _column(values: Any) -> Column:
     elif hasattr(values, "combine_chunks"):
         values = values.combine_chunks()
     if not hasattr(values, "chunks"):  # it may be more than one array holds
+        if str(values.type).startswith("run_end_encoded<"):
+            compute = optional_module("pyarrow.compute", "arrow", "run-end encoding")
+            values = compute.run_end_decode(values)
         if _is_number(values.type):
-            return _numbers(values)
+            return _with_missing(_filled(values), values)
+        if "arrow.fixed_shape_tensor[" in str(values.type):
+            return _with_missing(_tensors(values), values)
         if hasattr(values, "values") and _is_number(getattr(values.type, "value_type", None)):
             return _arrays(values)
     return _objects(values)
@@ -82,8 +89,8 @@ def _is_number(kind: Any) -> bool:
     return str(kind) in _NUMBERS
 
 
-def _numbers(values: Any) -> Column:
-    found = _filled(values)
+def _with_missing(found: NDArray[Any], values: Any) -> Column:
+    """A column of an array, which has anything for what is missing."""
     if not values.null_count:
         return Column(found.__getitem__, partial(picked, found))
     is_missing = values.is_null().to_numpy(zero_copy_only=False)
@@ -92,6 +99,14 @@ def _numbers(values: Any) -> Column:
         return None if is_missing[place] else found[place]
 
     return Column(get, lambda places: _each(get, places, found, is_missing))
+
+
+def _tensors(values: Any) -> NDArray[Any]:
+    """Tensors of one shape as an array of one dimension more, with 0 for what is missing."""
+    whole = type(values).from_storage(values.type, values.storage.drop_null()).to_numpy_ndarray()
+    found = np.zeros((len(values), *whole.shape[1:]), whole.dtype)
+    found[values.is_valid().to_numpy(zero_copy_only=False)] = whole
+    return found
 
 
 def _filled(values: Any) -> NDArray[Any]:
@@ -115,20 +130,25 @@ def _arrays(values: Any) -> Column:
     inner = values.values
     found = _filled(inner)
     width = getattr(values.type, "list_size", None)
-    if width is None:
-        bounds = values.offsets.to_numpy()
-    else:
+    if width is not None:
         bounds = (np.arange(len(values) + 1) + values.offset) * width
+        starts, ends = bounds[:-1], bounds[1:]
+    elif hasattr(values, "sizes"):  # of views, which may stand anywhere
+        starts = values.offsets.to_numpy()
+        ends = starts + values.sizes.to_numpy()
+    else:
+        bounds = values.offsets.to_numpy()
+        starts, ends = bounds[:-1], bounds[1:]
     is_missing = values.is_null().to_numpy(zero_copy_only=False)
     holes = np.zeros(len(found) + 1, np.int64)
     if inner.null_count:
         np.cumsum(inner.is_null().to_numpy(zero_copy_only=False), out=holes[1:])
-    is_odd = is_missing | (holes[bounds[1:]] > holes[bounds[:-1]])
+    is_odd = is_missing | (holes[ends] > holes[starts])
 
     def get(place: int) -> Any:
         if is_odd[place]:
             return values[place].as_py()
-        return found[bounds[place] : bounds[place + 1]].copy()
+        return found[starts[place] : ends[place]].copy()
 
     return Column(get, lambda places: [get(place) for place in as_array(places).tolist()])
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from lazyckpt.core.checks import Check, one_of
 from lazyckpt.errors import ArgumentError
+from lazyckpt.io.decompress import check_plain, compression_of
 from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.storage import File, Ranges, storage_of
 
@@ -18,8 +19,6 @@ Compression: TypeAlias = Literal["infer", "none", "gzip", "zstd"]
 
 CHUNK = 1 << 20  # bytes that are read at once
 
-_SUFFIXES = {"gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd"}
-_STREAMS = {"xz", "lzma", "bz2", "lz4", "br", "Z", "zip"}
 _MODULES = {"gzip": "lazyckpt.io.gzip", "zstd": "lazyckpt.io.zstd"}
 
 compression_check: Check = one_of("infer", "none", "gzip", "zstd")
@@ -78,13 +77,21 @@ class ContentScan:
         """What a file holds."""
         return content_of(file.path, self.compression, self.folder)
 
+    def text_chunks(self, file: File) -> Iterator[bytes]:
+        """All of what a file of text holds, which no compressed one is by mistake."""
+        chunks = self.content(file).chunks(file)
+        if (first := next(chunks, None)) is not None:
+            check_plain(file, first)
+            yield first
+            yield from chunks
+
 
 def inferred(path: str) -> str:
     """The compression that a name says."""
-    suffix = path.rpartition(".")[2]
-    if suffix in _STREAMS:
+    kind = compression_of(path) or "none"
+    if kind not in ("none", *_MODULES):
         raise ArgumentError(
-            f"{path}: .{suffix} has no random access; read it as a stream: "
+            f"{path}: .{path.rpartition('.')[2]} has no random access; read it as a stream: "
             "source(files) | flat_map(lz.io.iter_text), or convert it to .gz or .zst"
         )
-    return _SUFFIXES.get(suffix, "none")
+    return kind

@@ -62,7 +62,7 @@ class CsvScan(ContentScan):
         )
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        source = io.BufferedReader(ChunkStream(self.content(file).chunks(file)), _FLUSH)
+        source = io.BufferedReader(ChunkStream(self.text_chunks(file)), _FLUSH)
         passed = len(_BOM) if self.has_bom and source.peek(3).startswith(_BOM) else 0
         source.read(passed)
         text = io.TextIOWrapper(source, "latin-1", newline="")

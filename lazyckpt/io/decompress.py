@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Protocol
 
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.io.storage import File, missing, storage_of
 
 _RAW = 1 << 18  # bytes of a file that are read at once
@@ -86,15 +87,35 @@ _KINDS: dict[str, Callable[[], Decompressor]] = {
     "bz2": bz2.BZ2Decompressor,
 }
 _SUFFIXES = {
-    "gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd",
-    "xz": "xz", "lzma": "xz", "bz2": "bz2",
+    "gz": "gzip", "bgz": "gzip", "tgz": "gzip", "zst": "zstd", "zstd": "zstd", "tzst": "zstd",
+    "xz": "xz", "lzma": "xz", "txz": "xz", "bz2": "bz2", "tbz2": "bz2",
 }  # fmt: skip
+_OTHERS = {"lz4", "br", "z", "zip", "7z", "snappy"}
+_MAGIC = {  # what files begin with
+    "gzip": rb"\x1f\x8b\x08",
+    "zstd": rb"\x28\xb5\x2f\xfd",
+    "xz": rb"\xfd7zXZ\0",
+    "bz2": rb"BZh[1-9]1AY&SY",
+}
 _PADDED = {"gzip", "xz"}  # zeros may stand between pieces
 
 
 def compression_of(path: str) -> str | None:
     """The compression that the end of a name says, of those that are read from the front."""
-    return _SUFFIXES.get(path.rpartition(".")[2])
+    suffix = path.rpartition(".")[2].lower()
+    if suffix in _OTHERS:
+        raise ArgumentError(f"{path}: .{suffix} isn't read; compress it as .gz or .zst instead")
+    return _SUFFIXES.get(suffix)
+
+
+def check_plain(file: File, head: bytes) -> None:
+    """Raises an error for a file without compression that begins as compressed ones do."""
+    for kind, magic in _MAGIC.items():
+        if re.match(magic, head):
+            raise PipelineError(
+                f"{file.path}: by its first bytes it is compressed by {kind}, which its name must "
+                "say at the end" + f', or compression="{kind}"' * (kind in ("gzip", "zstd"))
+            )
 
 
 def decompressor(kind: str) -> Decompressor:

@@ -5,28 +5,20 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.cache import storing, writing
 from lazyckpt.io.decompress import Decompressor, damaged, decompressor, pieces
+from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.numbers import Numbers, hashed, mapped_numbers, write_numbers
 from lazyckpt.io.storage import File, Ranges, seen_from, storage_of
 
 _KEPT = 1 << 26  # bytes of pieces that are kept without compression
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
 _STEP = 1 << 17  # bytes that are made at once
-
-
-class _HasSize(Protocol):
-    @property
-    def size(self) -> int: ...
-
-
-_Sized = TypeVar("_Sized", bound=_HasSize)
 
 
 class _Piece:
@@ -51,36 +43,6 @@ class _Piece:
                 raise ValueError("it ends too early")
             content, self._content = self._content, b""
             made += inner.decompress(content, missing)
-
-
-class LastUsed(Generic[_Sized]):
-    """What was used last, by keys, of so many bytes in all; one in any case."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._renew()
-
-    def _renew(self) -> None:
-        self._process, self._lock = os.getpid(), threading.Lock()
-        self.kept: OrderedDict[Any, _Sized] = OrderedDict()
-        self.size = 0
-
-    def get(self, key: Any, make: Callable[[], _Sized]) -> _Sized:
-        """What is kept, or else what `make` gives."""
-        if self._process != os.getpid():  # forked, perhaps while a thread held some of it,
-            self._forked = self.kept  # to close which would never end
-            self._renew()
-        with self._lock:
-            if (found := self.kept.get(key)) is not None:
-                self.kept.move_to_end(key)
-                return found
-        made = make()
-        with self._lock:
-            found = self.kept.setdefault(key, made)
-            self.size += found.size if found is made else 0
-            while self.size > self.most and len(self.kept) > 1:
-                self.size -= self.kept.popitem(last=False)[1].size
-            return found
 
 
 class Framed:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -16,11 +12,14 @@ from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.prng import Indices
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index
-from lazyckpt.io.rows import Rows
+from lazyckpt.io.last_used import LastUsed
+from lazyckpt.io.rows import RecordError, Rows
+from lazyckpt.io.schemas import common_type, schema_digest
+from lazyckpt.io.storage import optional_module
 
 CACHE_BYTES = 1 << 28
 
@@ -41,63 +40,25 @@ class Group(NamedTuple):
     stop: int
 
 
-class _Decoded:
-    """A group's columns, once they are there; one thread decodes them."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.columns: Columns | None = None
-        self.nbytes = 0
+def group_entries(groups: Sequence[Group], schema: Any) -> NDArray[np.uint64]:
+    """What an index has of a file: its groups, and behind them a digest of its schema."""
+    return np.array([*groups, Group(0, 0, schema_digest(schema), 0)], np.uint64)
 
 
-class GroupCache:
-    """Decoded groups, the last used ones, of so many bytes in all; one in any case.
+class _Decoded(NamedTuple):
+    """A group's columns, and the bytes they take; or why there are none."""
 
-    Of groups that are read to their ends, one after another, the last two stay, where not all
-    of them fit: the others would be dropped before they are read again.
-    """
+    columns: Columns | None
+    size: int
+    error: RecordError | None = None
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._renew()
 
-    def _renew(self) -> None:
-        self._process, self._lock = os.getpid(), threading.Lock()
-        self._kept = OrderedDict[Any, _Decoded]()
-        self._left: Any = None  # the group that was read to its end last
-
-    def columns(self, key: Any, decode: Any) -> Columns:
-        """A group's columns, which `decode()` makes as a table where they aren't kept."""
-        if self._process != os.getpid():  # forked, perhaps while a lock was held
-            self._renew()
-        found = self._kept.get(key)
-        if found is not None and found.columns is not None:
-            with suppress(KeyError):  # another thread may have dropped it
-                self._kept.move_to_end(key)
-            return found.columns
-        with self._lock:
-            found = self._kept.setdefault(key, _Decoded())
-            self._kept.move_to_end(key)
-        with found.lock:
-            if found.columns is None:
-                table = decode()
-                found.columns, found.nbytes = columns_of(table), table.nbytes
-                self._trim()
-            return found.columns
-
-    def leave(self, key: Any, groups: float) -> None:
-        """A group was read to its end, in order, as one of about so many."""
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None and found.nbytes * groups > self.most and self._left != key:
-                self._kept.pop(self._left, None)
-                self._left = key
-
-    def _trim(self) -> None:
-        with self._lock:
-            total = sum(each.nbytes for each in self._kept.values())
-            while total > self.most and len(self._kept) > 1:
-                total -= self._kept.popitem(last=False)[1].nbytes
+def _size(table: Any) -> int:
+    """How many bytes a table takes."""
+    try:
+        return int(table.nbytes)
+    except TypeError:  # of views, in pyarrow 18
+        return int(table.get_total_buffer_size())
 
 
 def _stacked(
@@ -144,14 +105,54 @@ class GroupedRows(Rows[dict[str, Any]]):
     ) -> None:
         self.row_index = index
         found = [index.entries(n).reshape(-1, 4).astype(np.int64) for n in range(len(files))]
+        self._digests = [int(groups[-1, 2]) if len(groups) else 0 for groups in found]
         self._groups = [groups[groups[:, 1] > 0] for groups in found]
+        self._types: dict[str, Any] = {}  # of columns that have several
         self._edges = [[0, *np.cumsum(groups[:, 1]).tolist()] for groups in self._groups]
-        self._cache = GroupCache(cache_bytes)
+        self._cache = LastUsed[_Decoded](cache_bytes)
         super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
 
     def decode(self, number: int, group: Group) -> Any:
         """The table of a group of file `number`, as pyarrow has it."""
         raise NotImplementedError
+
+    def schema(self, number: int) -> Any:
+        """The columns of file `number`, as pyarrow has it."""
+        raise NotImplementedError
+
+    def unify(self, names: Sequence[str]) -> None:
+        """Find the types that columns have in all files; an error names two that don't fit."""
+        firsts: dict[int, int] = {}
+        for number, digest in enumerate(self._digests):
+            firsts.setdefault(digest, number)
+        types: dict[str, Any] = {}
+        for number in firsts.values():
+            schema, path = self.schema(number), self.files[number].path
+            for name in names:
+                if (count := schema.names.count(name)) != 1:
+                    reason = f"has {count} columns {name!r}" if count else f"has no column {name!r}"
+                    where = f", which {self.files[0].path} has" if number else ""
+                    raise ArgumentError(f"{self.reader}: {path} {reason}{where}")
+                kind = schema.field(name).type
+                known = types.setdefault(name, kind)
+                if (found := common_type(known, kind)) is None:
+                    raise ArgumentError(
+                        f"{self.reader}: {name!r} is {kind} in {path}, where files before, such as "
+                        f"{self.files[0].path}, have {known}; convert one of them, or read them "
+                        "apart"
+                    )
+                if found != known or found != kind:
+                    types[name] = self._types[name] = found
+
+    def _cast(self, table: Any) -> Any:
+        """A table, with the types that its columns have in all files."""
+        if not self._types:
+            return table
+        fields = [
+            field.with_type(self._types.get(field.name, field.type)).with_nullable(True)
+            for field in table.schema
+        ]
+        return table.cast(optional_module("pyarrow", "arrow", self.reader).schema(fields))
 
     @property
     def block_starts(self) -> NDArray[np.int64]:
@@ -267,18 +268,26 @@ class GroupedRows(Rows[dict[str, Any]]):
         return found
 
     def _columns(self, number: int, place: int) -> Columns:
-        def decode() -> Any:
+        def decode() -> _Decoded:
             try:
-                return self.decode(number, self.group(number, place))
-            except SourceChanged:
+                table = self._cast(self.decode(number, self.group(number, place)))
+                return _Decoded(columns_of(table), _size(table))
+            except (SourceChanged, StorageError):
                 raise
             except Exception as error:
-                raise self.error(number, self._edges[number][place], error) from error
+                found = self.error(number, self._edges[number][place], error)
+                if getattr(error, "errno", None) or not isinstance(error, (ValueError, OSError)):
+                    raise found from error  # such as of too many open files, or of no memory
+                found.__cause__ = error  # kept, or each row would decode what is damaged
+                return _Decoded(None, 0, found)
 
-        return self._cache.columns((number, place), decode)
+        found = self._cache.get((number, place), decode)
+        if found.columns is None:
+            raise RecordError(str(found.error)) from found.error
+        return found.columns
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_cache": self._cache.most}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _cache=GroupCache(state["_cache"]))
+        vars(self).update(state, _cache=LastUsed(state["_cache"]))

@@ -16,7 +16,8 @@ import numpy as np
 
 from lazyckpt.io.cache import storing, writing
 from lazyckpt.io.decompress import Decompressor
-from lazyckpt.io.framed import Framed, LastUsed
+from lazyckpt.io.framed import Framed
+from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.storage import File, optional_module
 from lazyckpt.io.stored_file import StoredFile

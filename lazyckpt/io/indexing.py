@@ -33,6 +33,7 @@ _FORMATS = {f".{name}": name for name in READERS} | {
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".txt": "text",
+    ".tgz": "tar",
     ".feather": "arrow",
     ".tfrecords": "tfrecord",
 }
@@ -58,7 +59,7 @@ def indexing(patterns: Sequence[str], form: str | None, index_dir: str | None, w
 
 def format_of(listed: Files) -> str:
     """What files hold, by the end of the first one's name."""
-    for suffix in PurePosixPath(listed[0].path).suffixes:
+    for suffix in PurePosixPath(listed[0].path.lower()).suffixes:
         if suffix in _FORMATS:
             return _FORMATS[suffix]
     raise ArgumentError(f"what does {listed[0].path} hold? say --format {_names()}")

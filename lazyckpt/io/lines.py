@@ -49,7 +49,7 @@ class LineScan(ContentScan):
         """Where lines end that are rows."""
         passed, bound = 0, 0  # bytes read, and where the line at hand begins
         is_blank = True  # so far
-        for chunk in self.content(file).chunks(file):
+        for chunk in self.text_chunks(file):
             values = np.frombuffer(chunk, np.uint8)
             ends = kept = np.flatnonzero(values == _NEWLINE) + 1
             if self.is_json and len(ends):

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, natural, optional
-from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import decoding
 from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
@@ -36,7 +35,7 @@ class GroupScan:
 
     @property
     def name(self) -> str:
-        return "parquet" if self.filters is None else f"parquet {_ordered(self.filters)!r}"
+        return f"parquet groups {_ordered(self.filters)!r}"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
         with decoding(file):
@@ -45,7 +44,7 @@ class GroupScan:
             if self.filters is not None:
                 numbers = self._matching(file)
             found = [_group(metadata, number) for number in numbers]
-        yield np.array(found, np.uint64).reshape(-1, 4)
+            yield group_entries(found, metadata.schema.to_arrow_schema())
 
     def _matching(self, file: File) -> Any:
         expression = _parquet().filters_to_expression(self.filters)
@@ -110,6 +109,10 @@ class _ParquetRows(GroupedRows):
         self._names = _names(files[0], columns)
         self._readers: dict[int, Any] = {}  # of the file read last
         super().__init__("read_parquet", files, index, cache, arguments)
+        self.unify([name for name in self._names if columns is None or name in columns])
+
+    def schema(self, number: int) -> Any:
+        return _metadata(self.files[number]).schema.to_arrow_schema()
 
     @property
     def source_identity(self) -> dict[str, Any]:
@@ -132,10 +135,6 @@ class _ParquetRows(GroupedRows):
         # without pyarrow's own threads, which a fork would not have
         table = reader.read_row_group(group.number, columns=self._chosen, use_threads=False)
         self._readers = {number: reader}
-        if missing := set(self._names) - set(table.schema.names):
-            raise PipelineError(
-                f"it has no column {min(missing)!r}, which {self.files[0].path} has"
-            )
         return table.select(self._names)
 
 
@@ -173,7 +172,8 @@ def read_parquet(
 
     Args:
         files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
-            of the first.
+            of the first, and types that differ only as to missing values, dictionaries and the
+            width of ints, of which rows have the widest.
         columns: Those to read, by name, `a.b` for a field of a struct; None for all.
         filters: What row groups are left out by their statistics, as pyarrow has it:
             `[("year", ">=", 2020)]`. Of those that stay all rows come: `filter` looks at
@@ -189,7 +189,8 @@ def read_parquet(
         The rows, data for `source` and for `|`.
 
     Raises:
-        ArgumentError: The first file has no such column.
+        ArgumentError: A file has no such column, or two of one name, or one of a type whose
+            values the first file's doesn't have; it names both files.
         RecordError: A file is no Parquet, or a row group is damaged; it names the record,
             its offset and the file.
         SourceChanged: When a file is read that changed since the listing.

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 from lazyckpt.errors import ArgumentError, PipelineError, StorageError
@@ -90,16 +91,18 @@ class ObstoreStorage(RemoteStorage):
             if fixed == key:
                 return [self._listed(pattern, store, key)]
             folder, matches = fixed.rpartition("/")[0], matcher(key)
-            found = {
-                each["path"]: each
-                for some in self._obstore.list(store, prefix=folder or None)
-                for each in some
-            }
-        keys = sorted(found)
+            if "/" in key[len(folder) + 1 :] or "**" in key:
+                listed = chain.from_iterable(self._obstore.list(store, prefix=folder or None))
+                below: Sequence[str] = ()
+            else:  # of one folder alone
+                level = self._obstore.list_with_delimiter(store, prefix=folder or None)
+                listed, below = level["objects"], [f"{each}/" for each in level["common_prefixes"]]
+            found = {each["path"]: each for each in listed}
+        keys = sorted([*found, *below])
         return [
             self._file(f"{self.scheme}://{bucket}/{key}", found[key])
             for key in keys
-            if matches(key) and (found[key]["size"] or not _is_folder(key, keys))
+            if key in found and matches(key) and (found[key]["size"] or not _is_folder(key, keys))
         ]
 
     def _listed(self, path: str, store: Any, key: str) -> File:

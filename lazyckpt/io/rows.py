@@ -159,6 +159,8 @@ class Rows(Sequence[T]):
                 budget = min(budget * 4, _BLOCK)
             except Exception:  # of one row; those before it come first
                 block, budget = self.read_rows(number, (record,)), 0
+            if not block:
+                raise PipelineError(f"{self.reader}: no rows of {self.files[number].path} are left")
             yield block
             start += len(block)
             budget = max(budget, 1)

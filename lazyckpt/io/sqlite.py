@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lazyckpt.errors import SourceChanged
 from lazyckpt.io.keyed import Found, KeyedRows
 from lazyckpt.io.rows import Rows
 from lazyckpt.io.storage import File, changed, storage_of
@@ -19,9 +20,6 @@ class _Connection:
     """An open database, which is only read; closed when nobody needs it any more."""
 
     def __init__(self, file: File) -> None:
-        now = storage_of(file.path).stat(file.path)
-        if now != file:
-            raise changed(file, now)
         self.process, self.file = os.getpid(), file
         uri = f"{Path(file.path.removeprefix('file://')).as_uri()}?mode=ro"
         self.database = sqlite3.connect(uri, uri=True, check_same_thread=False)
@@ -37,7 +35,16 @@ _open = threading.local()
 
 
 def _execute(file: File, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-    """A query, on this thread's connection in this process."""
+    """A query, on this thread's connection in this process, if nothing has changed."""
+    now = storage_of(file.path).stat(file.path)
+    if now != file:
+        raise changed(file, now)
+    log = f"{file.path.removeprefix('file://')}-wal"
+    if os.path.exists(log) and os.path.getsize(log):
+        raise SourceChanged(
+            f"{file.path} has changes in its write-ahead log, {log}, by which no one can tell "
+            "what it was; write them into it by PRAGMA wal_checkpoint(TRUNCATE)"
+        )
     found: _Connection | None = getattr(_open, "connection", None)
     if found is None or (found.process, found.file) != (os.getpid(), file):
         found = _open.connection = _Connection(file)
@@ -74,7 +81,8 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
         ArgumentError: The key is missing in a row, or that of several; or the database is
             not on this machine.
         RecordError: The file is no database, or has no such table or column.
-        SourceChanged: When a file is read that changed since.
+        SourceChanged: When a file is read that changed since, or has a write-ahead log that isn't
+            empty.
 
     State:
         The epoch and a count of rows; a digest of the file, the query and the key.

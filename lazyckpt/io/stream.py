@@ -10,7 +10,7 @@ from typing import Any
 
 from lazyckpt.core.checks import checked, function, optional, positive
 from lazyckpt.io.content import CHUNK
-from lazyckpt.io.decompress import compression_of, pieces
+from lazyckpt.io.decompress import check_plain, compression_of, pieces
 from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.ranges import MAX_RECORD
 from lazyckpt.io.rows import RecordError
@@ -188,4 +188,7 @@ def _chunks(file: File) -> Iterator[bytes]:
         return
     storage = storage_of(file.path)
     for start in range(0, file.size, CHUNK):
-        yield storage.read(file, start, min(start + CHUNK, file.size))
+        chunk = storage.read(file, start, min(start + CHUNK, file.size))
+        if not start:
+            check_plain(file, chunk)
+        yield chunk

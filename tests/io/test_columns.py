@@ -53,10 +53,10 @@ OTHERS: dict[Any, Any] = {
 }
 
 
-def column(kind: Any, values: list[Any]) -> list[Any]:
+def column(kind: Any, values: Any) -> list[Any]:
     """The values of a column of an Arrow file, each read for itself, and all at once."""
     path = folder() / "a.arrow"
-    table = pa.table({"x": pa.array(values, kind)})
+    table = pa.table({"x": values if isinstance(values, pa.Array) else pa.array(values, kind)})
     with pa.ipc.new_file(path, table.schema) as out:
         out.write_table(table)
     rows = lz.io.read_arrow(path, index_dir=path.parent)
@@ -74,6 +74,39 @@ def test_numbers_are_those_of_numpy(kind: Any) -> None:
     some = [np.array([one, zero]), None, np.array([], number), [pa.scalar(one, kind).as_py(), None]]
     assert equal(column(pa.list_(kind), lists), some)
     assert equal(column(pa.list_(kind, 2), lists[:2]), some[:2])
+    for view in (pa.list_view(kind), pa.large_list_view(kind)):
+        assert equal(column(view, lists), some)
+
+
+def test_views_may_stand_in_any_order_and_overlap() -> None:
+    views = pa.ListViewArray.from_arrays(
+        pa.array([2, 0, 1], pa.int32()), pa.array([2, 1, 3], pa.int32()), pa.array([1, 2, 3, 4])
+    )
+    expected = [np.array([3, 4]), np.array([1]), np.array([2, 3, 4])]
+    assert equal(column(views.type, views), expected)
+
+
+@pytest.mark.parametrize("values", [[7, None], ["a", None]])
+def test_runs_are_what_they_hold(values: list[Any]) -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(values))
+    one = np.int64(7) if values[0] == 7 else "a"
+    assert equal(column(runs.type, runs), [one, one, None])
+
+
+def test_tensors_are_arrays_of_their_shape() -> None:
+    for permutation in (None, [1, 0]):
+        kind = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=permutation)
+        values = [[*range(6)], None, [*range(6, 12)]]
+        tensors = pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
+        found = [np.array(v, np.int32).reshape(2, 3) if v else None for v in values]
+        expected = [v.T if permutation and v is not None else v for v in found]
+        assert equal(column(kind, tensors), expected)
+        assert equal(column(kind, tensors.slice(2)), expected[2:])
+        path = folder() / "a.parquet"
+        parquet.write_table(pa.table({"x": tensors.take([0, 2])}), path)
+        rows = lz.io.read_parquet(path, index_dir=path.parent)
+        (batch,) = rows | lz.batch(2, collate=lz.stack)
+        assert equal([*batch["x"], rows[1]["x"]], [expected[0], expected[2], expected[2]])
 
 
 @pytest.mark.parametrize("kind", OTHERS, ids=str)

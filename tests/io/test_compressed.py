@@ -27,7 +27,7 @@ from lazyckpt.io import gzip as gzip_content
 from lazyckpt.io import zstd as zstd_content
 from tests.helpers import HANGS, printed
 from tests.io.cases import check_reader, folder, in_fork, written, zstd
-from tests.io.formats import bgzf
+from tests.io.formats import archive, bgzf
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
 
@@ -173,11 +173,12 @@ def test_a_large_member_that_changes_is_named() -> None:
         rows[19_000]
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.usefixtures("spans")
 def test_a_fork_reads_what_a_thread_is_reading() -> None:
     rows = lz.io.read_text(written([BLOCKS["synced"]()], ".txt.gz"))
     assert rows[3] == LINES[3]
-    (reader,) = gzip_content.content(rows.row_index.folder).readers.kept.values()
+    (reader,) = gzip_content.content(rows.row_index.folder).readers.values()
     is_reading, may_end = threading.Event(), threading.Event()
     read = reader.source.read
 
@@ -229,7 +230,7 @@ def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
     content = zstd_content.content(rows.row_index.folder)
-    assert sum(piece.size for piece in content.pieces.kept.values()) <= 100
+    assert sum(piece.size for piece in content.pieces.values()) <= 100
 
 
 @pytest.mark.parametrize("kind", [k for k in STREAMED if "," not in k])
@@ -286,6 +287,50 @@ def test_a_long_line_of_a_stream_is_left_out(raw: int, monkeypatch: pytest.Monke
     with lz.run(lz.source(files) | lz.flat_map(expand), state, on_error="skip") as again:
         assert list(again) == []
     assert again.skipped == 2
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"),
+    [(".GZ", gzip.compress), (".Zst", zstd.compress), (".XZ", lzma.compress)],
+)
+def test_names_may_be_in_capitals(suffix: str, compress: Callable[[bytes], bytes]) -> None:
+    files = written([compress(b"1\n2\n")], suffix)
+    assert list(lz.io.iter_text(files[0])) == ["1", "2"]
+    if suffix != ".XZ":
+        assert lz.io.read_text(files)[:] == ["1", "2"]
+
+
+def test_a_tgz_is_a_tar_in_gzip() -> None:
+    files = written([gzip.compress(archive([("a.txt", b"1"), ("b.txt", b"2")]))], ".tgz")
+    assert [sample["txt"] for sample in lz.io.read_tar(files)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("suffix", [".lz4", ".br", ".Z", ".zip", ".7z"])
+def test_what_is_not_decompressed_is_refused_with_what_to_do(suffix: str) -> None:
+    files = written([b"1\n"], suffix)
+    for read in (lz.io.read_text, lz.io.read_tar, lambda found: list(lz.io.iter_text(found[0]))):
+        with pytest.raises(lz.ArgumentError, match=r"isn't read; compress it as \.gz or "):
+            read(files)
+    with pytest.raises(lz.ArgumentError, match=r"\.bz2 has no random access; read it as a stream"):
+        lz.io.read_text(written([bz2.compress(b"1\n")], ".bz2"))
+
+
+@pytest.mark.parametrize("kind", [k for k in STREAMED if "," not in k and k != "bgzf"])
+def test_compressed_text_whose_name_does_not_say_so_is_named(kind: str) -> None:
+    compress = STREAMED[kind][1]
+    for suffix, read in (
+        (".txt", lz.io.read_text),
+        (".jsonl", lz.io.read_jsonl),
+        (".csv", lz.io.read_csv),
+    ):
+        files = written([compress(TEXT.encode())], suffix)
+        message = f"{files[0].path}: by its first bytes it is compressed by {kind}"
+        with pytest.raises(lz.PipelineError, match=message):
+            read(files)
+        with pytest.raises(lz.PipelineError, match=message):
+            list(lz.io.iter_text(files[0]))
+        if kind in ("gzip", "zstd"):
+            assert len(read(files, compression=kind)) in (999, 1000)  # a header, or none
 
 
 def test_what_is_no_argument_of_a_stream_is_refused() -> None:

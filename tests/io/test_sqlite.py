@@ -90,8 +90,25 @@ def test_a_database_that_changed_is_named() -> None:
     reader = lz.io.read_sqlite(path, ROWS, key="k")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute('DELETE FROM "some rows" WHERE k = 4')
-    with pytest.raises(lz.io.RecordError, match="the row of key 4 is gone"):
-        reader[4]
+    with pytest.raises(lz.SourceChanged, match=r"a\.db changed since it was listed"):
+        reader[3]
+
+
+def test_changes_in_a_write_ahead_log_are_an_error() -> None:
+    path = database([(n, n) for n in range(9)])
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        reader = lz.io.read_sqlite(path, ROWS, key="k")
+        assert reader[3]["v"] == 3
+        connection.execute('UPDATE "some rows" SET v = 7')
+        for read in (lambda: reader[3], lambda: lz.io.read_sqlite(path, ROWS, key="k")):
+            with pytest.raises(lz.SourceChanged, match=r"write-ahead log, .*a\.db-wal.*TRUNCATE"):
+                read()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with pytest.raises(lz.SourceChanged, match="changed since it was listed"):
+            reader[3]
+        assert lz.io.read_sqlite(path, ROWS, key="k")[3]["v"] == 7
 
 
 def test_nothing_is_written() -> None:

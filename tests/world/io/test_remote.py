@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any
 
 import fsspec
+import obstore
 import pytest
 
 import lazyckpt as lz
@@ -58,6 +59,24 @@ def test_a_folder_is_no_file(client: Any) -> None:
     for path in (f"s3://{BUCKET}/web", f"s3://{BUCKET}/web/"):
         with pytest.raises(lz.ArgumentError, match=rf"{path} is a directory; write s3://.*/web/\*"):
             lz.io.files(path)
+
+
+def test_a_pattern_of_one_folder_lists_nothing_below_it(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("top/a.jsonl", "top/b.jsonl", "top/deep/c.jsonl", "top.jsonl"):
+        client.put_object(Bucket=BUCKET, Key=key, Body=b"1\n")
+    client.put_object(Bucket=BUCKET, Key="top/deep", Body=b"")
+    expected = [f"s3://{BUCKET}/top/{name}.jsonl" for name in "ab"]
+    assert [*lz.io.files(f"s3://{BUCKET}/top/**").paths] == [
+        *expected,
+        f"s3://{BUCKET}/top/deep/c.jsonl",
+    ]
+    assert lz.io.files(f"s3://{BUCKET}/top/*/*.jsonl").paths == [f"s3://{BUCKET}/top/deep/c.jsonl"]
+    monkeypatch.setattr(obstore, "list", None)
+    assert lz.io.files(f"s3://{BUCKET}/top/*.jsonl").paths == expected
+    assert lz.io.files(f"s3://{BUCKET}/top/*").paths == expected
+    assert lz.io.files(f"s3://{BUCKET}/top.*").paths == [f"s3://{BUCKET}/top.jsonl"]
 
 
 def test_what_is_not_there_is_named(client: Any) -> None:
