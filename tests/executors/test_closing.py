@@ -117,8 +117,15 @@ def rest(threads: ThreadPoolExecutor) -> None:
     meeting.wait(SOON)
 
 
-@pytest.mark.parametrize("name", ["threads", "threads2", "futures", "fork2", "inline"])
-@pytest.mark.parametrize("files", FILES)
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (files, name)
+        for row, files in enumerate(FILES)
+        for column, name in enumerate(["threads", "fork2", "threads2", "inline", "futures"])
+        if (row + column) % 2 == 0
+    ],
+)
 def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
         executors = {
@@ -265,7 +272,8 @@ UNCLOSED_RUNS = {
     [
         (executor, ["map(slowly)", "filter(lambda x: True)"][(row + column) % 2], end)
         for row, executor in enumerate(UNCLOSED_RUNS)
-        for column, end in enumerate(ENDS[: 2 if row < 3 else 1])
+        for column, end in enumerate(ENDS[:2])
+        if (row + column) % 2 == 0
     ]
     + [("lz.threads(2)", "map(slowly)", ENDS[2]), ([*UNCLOSED_RUNS][2], "map(slowly)", ENDS[2])],
 )
@@ -292,7 +300,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("executor", ["None", "lz.threads(1)", "lz.threads(2)", "lz.processes(2)"])
+@pytest.mark.parametrize("executor", ["None", "lz.threads(2)", "lz.processes(2)"])
 def test_an_unclosed_run_that_outlives_the_modules_says_nothing(
     executor: str, tmp_path: Path
 ) -> None:

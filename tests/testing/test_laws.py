@@ -18,6 +18,9 @@ from lazyckpt.testing.traces import Trace, same
 from tests.drawn import ending_with
 from tests.laws import LAWS, OF_WHAT_IS_TOLD
 
+# Each of these tries all laws on each of its pipelines, which are drawn for the laws, too.
+few = settings(max_examples=max(10, settings().max_examples // 3))
+
 
 @pytest.mark.parametrize("law", sorted(LAWS))
 @given(pipeline=strategies.pipelines())
@@ -26,12 +29,14 @@ def test_law_over_random_compositions(law: str, pipeline: lz.Pipeline[Any]) -> N
 
 
 @pytest.mark.parametrize("name", sorted(sources.SOURCES))
+@few
 @given(data=st.data())
 def test_every_source(name: str, data: st.DataObject) -> None:
     keeps_all(data.draw(sources.SOURCES[name]))
 
 
 @pytest.mark.parametrize("name", sorted(strategies.STAGES))
+@few
 @given(data=st.data())
 def test_every_stage_over_every_source(name: str, data: st.DataObject) -> None:
     pipeline = ending_with(name, data)
@@ -40,6 +45,7 @@ def test_every_stage_over_every_source(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(strategies.JOINS))
+@few
 @given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
     keeps_all(strategies.JOINS[name](*parts))
@@ -79,7 +85,7 @@ MAKE_ITEMS = sorted({"unfold", "columns", *strategies.JOINS, *strategies.STAGES}
 
 
 @pytest.mark.parametrize("name", MAKE_ITEMS)
-@settings(max_examples=max(10, settings().max_examples // 5))
+@few
 @given(data=st.data())
 def test_who_changes_items_in_place_changes_none_that_come_later(
     name: str, data: st.DataObject
