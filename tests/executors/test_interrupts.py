@@ -258,7 +258,7 @@ FILLED = {
 def test_an_interrupt_while_the_buffer_is_filled_loses_nothing(name: str, executor: str) -> None:
     pipeline = PIPELINES[name]
     expected = [*pipeline]
-    step = 23 if executor == "fork" else 5 if IS_BRIEF else 1
+    step = 97 if executor == "fork" else 5 if IS_BRIEF else 3
     for number in range(1, 1 << 30, 1 if IS_DEEP else step):
         with lz.run(pipeline, executor=FILLED[executor]) as run:
             found = [next(run)]

@@ -36,7 +36,7 @@ EXECUTORS: dict[str, tuple[lz.Executor, int, int]] = {
         35,
     ),
     "forkserver": (lz.processes(2, start_method="forkserver"), 12, MOST),
-    "spawn": (lz.processes(2, start_method="spawn"), 12, MOST),
+    "spawn": (lz.processes(2, start_method="spawn"), 36, MOST),
 }
 PAIRS = [
     pytest.param(*each, executor, stride(apart, number), id=f"{name}-{NAMES[number]}")
