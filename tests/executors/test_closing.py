@@ -26,6 +26,7 @@ from tests.executors.faults import (
     THREADS,
     Fault,
     each,
+    every_other,
     keep,
     of_each,
     script,
@@ -118,13 +119,7 @@ def rest(threads: ThreadPoolExecutor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "name"),
-    [
-        (files, name)
-        for row, files in enumerate(FILES)
-        for column, name in enumerate(["threads", "fork2", "threads2", "inline", "futures"])
-        if (row + column) % 2 == 0
-    ],
+    ("files", "name"), every_other(FILES, ["threads", "fork2", "threads2", "inline", "futures"])
 )
 def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
@@ -270,10 +265,8 @@ UNCLOSED_RUNS = {
 @pytest.mark.parametrize(
     ("executor", "stage", "end"),
     [
-        (executor, ["map(slowly)", "filter(lambda x: True)"][(row + column) % 2], end)
-        for row, executor in enumerate(UNCLOSED_RUNS)
-        for column, end in enumerate(ENDS[:2])
-        if (row + column) % 2 == 0
+        (executor, "filter(lambda x: True)" if end == ENDS[1] else "map(slowly)", end)
+        for executor, end in every_other(UNCLOSED_RUNS, ENDS[:2])
     ]
     + [("lz.threads(2)", "map(slowly)", ENDS[2]), ([*UNCLOSED_RUNS][2], "map(slowly)", ENDS[2])],
 )
