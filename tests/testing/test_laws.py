@@ -15,7 +15,6 @@ from lazyckpt.testing import sources, strategies
 from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.models import MODELS
 from lazyckpt.testing.traces import Trace, same
-from tests.drawn import ending_with
 from tests.laws import LAWS, OF_WHAT_IS_TOLD
 
 # Each of these tries all laws on each of its pipelines, which are drawn for the laws, too.
@@ -33,6 +32,21 @@ def test_law_over_random_compositions(law: str, pipeline: lz.Pipeline[Any]) -> N
 @given(data=st.data())
 def test_every_source(name: str, data: st.DataObject) -> None:
     keeps_all(data.draw(sources.SOURCES[name]))
+
+
+def ending_with(name: str, data: st.DataObject) -> lz.Pipeline[Any] | None:
+    """A source with a stage of that name behind it; None where it has too few items for that."""
+    stage = data.draw(strategies.STAGES[name])
+    pipeline = data.draw(sources.sources())
+    if name in strategies.INSTEAD and pipeline.machine.skip is None:
+        pipeline = lz.source(list(pipeline))
+    elif name not in strategies.INSTEAD and data.draw(st.booleans()):
+        pipeline = lz.source(Stream(pipeline))
+    if not strategies.has_room(name, pipeline):
+        return None
+    if name == "repeat for ever" and not list(pipeline):
+        return None
+    return pipeline | stage
 
 
 @pytest.mark.parametrize("name", sorted(strategies.STAGES))
