@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 
-from lazyckpt.core.checks import boolean, brief, function, optional, positive
+from lazyckpt.core.checks import boolean, brief, function, optional, positive, unrounded
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.prng import Indices
@@ -64,9 +64,9 @@ def _last(drop_last: bool, pad: Any, **_: Any) -> None:
 @combinator(
     checks={"batch_size": positive, "drop_last": boolean, "collate": optional(function)},
     validate=_last,
-    unrecorded=("collate", "pad"),
+    unrecorded=("collate",),
     functions={"collate": "collate"},
-    elastic=Elastic(changes={"batch_size": "here", "drop_last": "here"}),
+    elastic=Elastic(changes={"batch_size": "here", "drop_last": "here", "pad": "blind"}),
 )
 def batch(
     upstream: Machine[A],
@@ -267,15 +267,14 @@ def stack(items: Sequence[Any]) -> Any:
         is_plain = types == {np.ndarray} and first.dtype.kind in "biufc"
         if is_plain and first.nbytes < _SMALL and len({*map(_DTYPE, items)}) == 1:
             return np.array(items)  # in a third of the time
-        return np.stack(items)
+        return unrounded("stack", np.stack(items), items)
     if isinstance(first, (bool, int, float, complex, np.generic)):
         for number, item in enumerate(items):
             if not isinstance(item, (bool, int, float, complex, np.generic)):
                 raise _odd(number, item, first)
         found = np.array(items)
-        is_exact = found.dtype.kind in "iu" or not all(type(item) is int for item in items)
-        if found.dtype != object and is_exact:
-            return found
+        if found.dtype != object:
+            return unrounded("stack", found, items)
         first = max(items)  # beyond 64 bits
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):

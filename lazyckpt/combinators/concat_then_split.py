@@ -24,8 +24,7 @@ from lazyckpt.errors import SourceChanged
 
 @combinator(
     checks={"length": positive, "drop_last": boolean, "pad": optional(padding)},
-    unrecorded=("pad",),
-    elastic=Elastic(changes={"length": "here", "drop_last": "here"}),
+    elastic=Elastic(changes={"length": "here", "drop_last": "here", "pad": "blind"}),
     trace=traced_rows,
 )
 def concat_then_split(

@@ -183,7 +183,8 @@ def mix(
         weights: A number >= 0 for each, of any sum; or a `schedule`, of weights that change
             with the number of items of the epoch so far. A function from that number to
             weights does as well, unless a stage after it re-reads items on a resume, as
-            `shuffle` and the packers do: a state doesn't record which function it was.
+            `shuffle` and the packers do, or the state is to be rebased: a state doesn't
+            record which function it was.
         seed: An int >= 0; not needed with `deterministic`.
         stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
             With "all_exhausted" and "never" that pipeline begins again, in its next epoch,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from lazyckpt.combinators.machines.packing import Placed, Read, packed, traced_rows
 from lazyckpt.combinators.machines.token_rows import (
+    REPADDED,
     Features,
     Overflow,
     Pad,
@@ -33,7 +34,7 @@ _CHECKS = {
 }
 
 
-@combinator(checks=_CHECKS, unrecorded=("pad",), trace=traced_rows, dropped=dropped)
+@combinator(checks=_CHECKS, elastic=REPADDED, trace=traced_rows, dropped=dropped)
 def pack_first_fit(
     upstream: Machine[Any],
     length: int,
@@ -97,7 +98,7 @@ def pack_first_fit(
     return _binned("pack_first_fit", upstream, length, num_bins, overflow, pad, _FirstFit)
 
 
-@combinator(checks=_CHECKS, unrecorded=("pad",), trace=traced_rows, dropped=dropped)
+@combinator(checks=_CHECKS, elastic=REPADDED, trace=traced_rows, dropped=dropped)
 def pack_best_fit(
     upstream: Machine[Any],
     length: int,

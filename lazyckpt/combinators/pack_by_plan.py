@@ -10,6 +10,7 @@ import numpy as np
 
 from lazyckpt.combinators.machines.reordered import table_length
 from lazyckpt.combinators.machines.token_rows import (
+    REPADDED,
     Features,
     Pad,
     as_sequence,
@@ -55,7 +56,7 @@ def _traced(call: Call, tracing: Any) -> Stage[Any, Any]:
     return _origins(plan, made)
 
 
-@combinator(checks={"plan": _plan, "pad": optional(padding)}, unrecorded=("pad",), trace=_traced)
+@combinator(checks={"plan": _plan, "pad": optional(padding)}, elastic=REPADDED, trace=_traced)
 def pack_by_plan(
     upstream: Machine[Any], plan: PackingPlan, *, pad: Pad | None = None
 ) -> Machine[Features]:

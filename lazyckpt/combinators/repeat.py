@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyckpt.core.checks import natural, optional
 from lazyckpt.core.flow import Flow, Position, View, blocks_of, in_blocks
-from lazyckpt.core.machine import EPOCH_BITS, MOST, End, Machine, Rate
+from lazyckpt.core.machine import EPOCH_BITS, MOST, End, Machine, Rate, epochs_tried, machines
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import stateless
@@ -32,7 +32,9 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
         count: How many times, an int >= 0; None forever.
 
     Raises:
-        PipelineError: When a stream that is repeated for ever is empty.
+        PipelineError: When a stream that is repeated for ever is empty. One that may have items
+            in a later epoch, as behind a `filter`, is tried for 10 epochs or more, and 10,000
+            items of the source.
 
     State:
         None; the epoch is the source's.
@@ -68,18 +70,21 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
             return True
         return count is not None and (not count or (epoch + 1) % count == 0)
 
+    is_known = upstream.length is not None
+    most_empty = 1 if is_known else epochs_tried(machines(upstream)[0].length)
+
     def step(position: Position) -> tuple[Position, A]:
-        begun = False
+        empty = 0  # epochs from their beginning on
         while count != 0:
             try:
                 return upstream.step(position)
             except End as end:
-                if begun and count is None:
+                if count is None and empty >= most_empty:
                     raise _empty(what) from None
                 epoch = upstream.epoch(position)
                 if is_over(epoch):
                     raise End(end.position) from None
-            position, begun = upstream.init(epoch + 1), True
+            position, empty = upstream.init(epoch + 1), empty + 1
         raise End(position)
 
     def flow(position: Position) -> Flow[A]:
@@ -92,10 +97,13 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
             epoch = upstream.epoch(position)
             may_be_empty = count is None and not upstream.length
             fresh = position == upstream.init(epoch)
+            empty = 0  # epochs in a row, from their beginning on
             while count != 0:
                 yield from blocks
-                if may_be_empty and fresh and not taken():
-                    raise _empty(what)
+                if may_be_empty:
+                    empty = empty + 1 if fresh and not taken() else 0
+                    if empty >= most_empty:
+                        raise _empty(what)
                 if count is not None and is_over(epoch):
                     return
                 epoch, fresh = epoch + 1, True

@@ -46,8 +46,8 @@ def _fitting(num_shards: int, index: int, remainder: Remainder, pad: Any, **_: A
         "remainder": optional(one_of("drop", "pad", "repeat")),
     },
     validate=_fitting,
-    unrecorded=("index", "pad"),
-    elastic=Elastic(changes={"num_shards": "lockstep"}),
+    unrecorded=("index",),
+    elastic=Elastic(changes={"num_shards": "lockstep", "pad": "blind"}),
 )
 def shard(
     upstream: Machine[A],

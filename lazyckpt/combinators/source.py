@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 _END: Any = object()
+_OTHERS = "these data can't be compared with those that the state knows"
 
 
 class Indexable(Protocol[T]):
@@ -48,13 +49,25 @@ def _described(data: Any, name: str | None) -> dict[str, Any]:
 
 
 def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
-    """The data as a state knows it: those of a reader, to which files were appended."""
+    """Data of the length that a state knows, to which items, or files, were appended."""
+    if "digest" not in known and not is_reader(data) and _is_indexable(data):
+        return {"data": range(_first(known, len(data)))}  # of which nothing is read
     if not hasattr(data, "first_files") or "digest" not in known:
-        raise Unfit("length decides the order")
+        raise Unfit(_OTHERS)
     first = data.first_files(known.get("files", known.get("length")))
     if first is None or {**known, **first.source_identity, "length": len(first)} != known:
         raise Unfit("the files that the state knows aren't the first ones of these")
     return {"data": first}
+
+
+def _first(known: Mapping[str, Any], length: int) -> int:
+    """How many items there were, of which a state knows the number, if they are still there."""
+    before = known.get("length")
+    if not isinstance(before, int):
+        raise Unfit(_OTHERS)
+    if before > length:
+        raise Unfit(f"items may be appended, and none taken away; pass {before:,} or more")
+    return before
 
 
 @source_combinator(
@@ -62,7 +75,9 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
     describe=_described,
     sized=True,
     functions={"data": "data"},
-    elastic=Elastic(changes={"length": "any", "files": "any", "digest": "any"}, before=_as_it_was),
+    elastic=Elastic(
+        changes=dict.fromkeys(["length", "files", "digest"], "grown"), before=_as_it_was
+    ),
 )
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.
@@ -75,12 +90,12 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         data: Anything with `__len__` and `__getitem__` (list, range, array,
             memory map, map-style dataset, reader of `lazyckpt.io`; a `__getitems__` is
             used too, and a `block_starts` by `local_shuffle`; of files and of their readers a
-            state has a digest, and `rebase` follows what is appended to them), or any iterable that
-            begins anew each time, such as a file reader object. It must give the same
-            items in the same order each time. A data frame of pandas or polars and a
-            table of pyarrow give rows as dicts, of which
-            `batch(n, collate=stack)` makes arrays column by column, and a series
-            values by place. `from_generator(made)` makes a source of a generator function.
+            state has a digest), or any iterable that begins anew each time, such as a file
+            reader object. It must give the same items in the same order each time; `rebase`
+            follows what is appended between two runs. A data frame of pandas or polars and a
+            table of pyarrow give rows as dicts, of which `batch(n, collate=stack)` makes
+            arrays column by column, and a series values by place. `from_generator(made)`
+            makes a source of a generator function.
         name: At most 40 characters that a state is checked against, as against the
             length. It tells data of one length apart, such as those of a `mix`.
 
@@ -126,7 +141,16 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
     return iterated("source", cast(Iterable[T], data))
 
 
-@source_combinator(describe=lambda arrays: {}, sized=True)
+def _columns_as_they_were(known: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    name, values = toolz.first(arrays.items())
+    return {"arrays": {name: np.broadcast_to(0, _first(known, len(_column(name, values))))}}
+
+
+@source_combinator(
+    describe=lambda arrays: {},
+    sized=True,
+    elastic=Elastic(changes={"length": "grown"}, before=_columns_as_they_were),
+)
 def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     """The rows of equally long arrays, as dicts.
 
@@ -197,17 +221,27 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
         )
     if isinstance(values, np.ma.MaskedArray):
         raise ArgumentError(f"columns: {name} has a mask, and rows have none; pass .filled(value)")
-    is_text = column.dtype.kind in "SU" and not hasattr(values, "dtype")
-    return _of_texts(name, values, column) if is_text else column
+    return column if hasattr(values, "dtype") else _as_given(name, values, column)
 
 
-def _of_texts(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A list's bytes as they are: an array of bytes drops zeros at their end. So of texts."""
+def _as_given(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A list's bytes as they are: an array of bytes drops zeros at their end. So of texts.
+
+    An array makes numbers of one kind of bools, ints and floats.
+    """
+    kind = column.dtype.kind
+    if kind not in "SUiufc":
+        return column
     given = np.array(values, object)
-    if column.dtype.kind == "S":
+    if kind == "S":
         return given
-    for kept, value in zip(column.ravel().tolist(), given.ravel().tolist(), strict=True):
-        if kept != value:
+    flat = [each.item() if isinstance(each, np.generic) else each for each in given.ravel()]
+    kinds = {*map(type, flat)}
+    if kind in "iufc" and bool not in kinds and (kind in "iu" or int not in kinds):
+        return column
+    is_odd = (kind == "f" and kinds == {int}) or bool in kinds
+    for kept, value in zip(column.ravel().tolist(), flat, strict=True):
+        if (kept != value and value == value) or (is_odd and type(kept) is not type(value)):
             raise ArgumentError(
                 f"columns: {name} would have {brief(kept)} in place of {brief(value)} "
                 f"({type(value).__name__}); pass numpy.array(values, object) for values as they are"

@@ -91,21 +91,28 @@ class Call(Frozen):
         roles = found(**self._arguments) if callable(found) else found
         return {name: role for name, role in roles.items() if self._arguments[name] is not None}
 
-    def check_recorded(self, behind: Call) -> None:
-        """Refuse a function that a state should record, if a stage behind may read items again.
+    @property
+    def unnamed(self) -> Iterator[tuple[str, Any]]:
+        """Functions in place of arguments that decide the order, which no state records.
 
-        It is one in place of an argument which `rebase` may change.
+        They are those of this stage and of the pipelines that it joins, each with what
+        errors call it.
         """
         for name in self.combinator.elastic.changes:
-            if is_function(value := self._arguments.get(name)):
-                raise ArgumentError(
-                    f"{self.name}: {name}={show(value)} is a function, which a state doesn't "
-                    f"record, and {behind!r} re-reads items on a resume: with a changed function "
-                    "they would be different ones. Give lz.schedule({0: ..., 1000: ...}), or "
-                    f'lz.schedule({show(value)}, name="v1")'
-                )
+            value = self._arguments.get(name)
+            if is_function(value) and not self.combinator.changes_items(name):
+                yield f"{self.name}: {name}={show(value)}", value
         for call in chain.from_iterable([each.calls for each in self.chains]):
-            call.check_recorded(behind)
+            yield from call.unnamed
+
+    def check_recorded(self, behind: Call) -> None:
+        """Refuse a function that a state should record, if a stage behind may read items again."""
+        for what, function in self.unnamed:
+            raise ArgumentError(
+                f"{what} is a function, which a state doesn't "
+                f"record, and {behind!r} re-reads items on a resume: with a changed function "
+                f"they would be different ones. {naming(function)}"
+            )
 
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
@@ -231,6 +238,12 @@ def _restore(
 ) -> Call:
     combinator: Combinator = public.combinator  # type: ignore[attr-defined]  # by define
     return Call(combinator, arguments, site, covers)
+
+
+def naming(function: Any) -> str:
+    """What to do about a function that no state records."""
+    named = f'lz.schedule({show(function)}, name="v1")'
+    return f"Give lz.schedule({{0: ..., 1000: ...}}), or {named}"
 
 
 def _open(name: str, value: Any) -> Any:

@@ -10,9 +10,9 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,9 @@ if sys.version_info >= (3, 14):
     from annotationlib import Format
 
 Check = Callable[[Any], Any]
+Array: TypeAlias = np.ndarray[Any, Any]
 
+_EXACT = 1 << 53  # up to which a float holds each int
 _NUMBERS = (int, float, np.bool_, np.integer, np.floating)
 
 
@@ -147,6 +149,29 @@ def as_column(value: Any) -> Any:
     return [*value] if is_sequence else value
 
 
+def unrounded(stage: str, found: Array, parts: Iterable[Any]) -> Array:
+    """An array, or a `ValueError` if it has floats in place of ints that these may not hold.
+
+    NumPy makes floats of ints beside floats, and of ints of which some are above `2**63` and
+    some are not.
+
+    Args:
+        stage: What the error names.
+        found: The array.
+        parts: What it was made of.
+    """
+    if found.dtype.kind not in "fc" or not (np.abs(found) >= _EXACT).any():
+        return found
+    for part in parts:
+        for value in np.array(part, object).ravel().tolist():
+            if isinstance(value, (int, np.integer)) and abs(int(value)) >= _EXACT:
+                raise ValueError(
+                    f"{stage}: {value} can't be in one array with the others: they would be "
+                    f"{found.dtype}, and it rounded; give all one type"
+                )
+    return found
+
+
 def weights_as_given(value: Any) -> Any:
     """A sequence or one-dimensional array of finite numbers >= 0, not all of them 0."""
     value = as_column(value)
@@ -211,7 +236,7 @@ def one_of(*texts: str) -> Check:
     def check(value: Any) -> str:
         if not isinstance(value, str) or value not in texts:
             *others, last = map(repr, texts)
-            _unfit(f"{', '.join(others)} or {last}")
+            _unfit(f"{', '.join(others)} or {last}" if others else last)
         return str(value)
 
     return check

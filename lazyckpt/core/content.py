@@ -12,18 +12,21 @@ import json
 import math
 import os
 import re
-from collections import OrderedDict
+import sys
+from array import array
+from collections import ChainMap, OrderedDict, UserDict, UserList, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 from functools import partial
 from hashlib import blake2b
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from lazyckpt.core.checks import Shown, Unfit, brief
+from lazyckpt.core.frames import kinds
 from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.core.show import is_function
 from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
@@ -32,8 +35,11 @@ from lazyckpt.errors import InvalidState
 _EXACT = 1 << 53  # ints below survive every JSON reader
 _DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error takes long
 _NUMBERS: set[type] = {type(None), bool, int, float}
-# Where types are from whose `repr` says all.
-_BY_REPR = {"datetime", "decimal", "fractions", "uuid", "zoneinfo"}
+# Modules, and classes, whose `repr` says all.
+_BY_REPR = {
+    *("datetime", "decimal", "fractions", "uuid", "zoneinfo", "torch.dtype", "torch.device"),
+    *("pandas.Timestamp", "pandas.Timedelta", "pandas.Interval"),
+}
 
 # JSON in its one form here, which tells 1, 1.0 and true apart.
 dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False).encode
@@ -201,7 +207,18 @@ class _Contents:
             return {"dtype": str(value)}
         if isinstance(value, slice):
             return {tag: self.of((value.start, value.stop, value.step), name)}
-        if kind in (complex, range) or kind.__module__.partition(".")[0] in _BY_REPR:
+        if isinstance(value, (UserDict, ChainMap, MappingProxyType)):
+            return {tag: self.of(dict(value), name)}
+        if isinstance(value, SimpleNamespace):
+            return {tag: self.of(vars(value), name)}
+        if isinstance(value, (deque, UserList, array, memoryview)):
+            most = getattr(value, "maxlen", None)  # of a deque
+            return {tag: self.of(([*value], most), name)}
+        if "torch.Tensor" in kinds(value) and _is_dense(value):
+            found = digest(_tensor_bytes(value)) if self._is_read else ""
+            return {f"{value.dtype}{list(value.shape)}": found}
+        module = kind.__module__.partition(".")[0]
+        if kind in (complex, range) or not _BY_REPR.isdisjoint([module, *kinds(value)]):
             return {tag: masked(repr(value))}
         if isinstance(value, os.PathLike):
             return {"path": masked(os.fsdecode(value))}
@@ -232,6 +249,17 @@ class _Contents:
 _STRICT = _Contents(is_strict=True, is_read=True)
 _LENIENT = _Contents(is_strict=False, is_read=True)
 _UNREAD = _Contents(is_strict=True, is_read=False)
+
+
+def _is_dense(tensor: Any) -> bool:
+    return str(tensor.layout) == "torch.strided" and tensor.device.type != "meta"
+
+
+def _tensor_bytes(value: Any) -> bytes:
+    """A tensor's bytes, also of types that NumPy lacks."""
+    flat = value.detach().cpu().resolve_conj().resolve_neg().reshape(-1).contiguous()
+    found: bytes = flat.view(sys.modules["torch"].uint8).numpy().tobytes()
+    return found
 
 
 def _key(key: Any, name: str | None) -> str | None:

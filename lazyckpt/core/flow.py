@@ -146,17 +146,21 @@ class Table(NamedTuple, Generic[T]):
     """What random access reads from: one item, or many at once.
 
     `rows` and `stacked` are None where many at once are no cheaper than one by one.
-    `is_there` says that to get an item runs nobody's code. `spaced` gives the items of a
-    rising range, where that is cheaper too. `is_read_ahead` says that `rows` may read some
-    before they are asked for: no function of a user's sees them.
+    `is_ours` says that to get an item runs none of a user's code: `rows` may read some before
+    they are asked for, and without `rows` they are in memory. `spaced` gives the items of a
+    rising range, where that is cheaper too.
     """
 
     get: Callable[[int], T]
     rows: Callable[[Indices], list[T]] | None = None
     stacked: Callable[[Indices], Any] | None = None
-    is_there: bool = False
+    is_ours: bool = False
     spaced: Callable[[range], Sequence[T]] | None = None
-    is_read_ahead: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its items need no making: to have one that nobody wants costs nothing."""
+        return self.is_ours and self.rows is None
 
 
 BlockStarts: TypeAlias = "Callable[[], NDArray[np.int64]]"

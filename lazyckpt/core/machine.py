@@ -18,6 +18,11 @@ U = TypeVar("U")
 MOST = 1 << 60  # items of an epoch that are counted where there is no end
 EPOCH_BITS = 32  # of its number: an epoch of what repeats upstream for ever has room for as many
 
+# How often what is repeated may be empty by chance, as behind a filter of random numbers.
+_FEWEST = 10  # epochs
+_ENOUGH = 10_000  # items of a source
+_UNKNOWN = 100  # epochs of a source of which only reading tells the length
+
 
 class End(Exception):
     """Raised by `step` where the stream has ended: `position` is the end, and stays it.
@@ -195,6 +200,13 @@ def countable(stage: str, number: int) -> int:
     if number > MOST:
         raise IndexError(f"{stage}: {brief(number)} items are more than the {MOST} it can count")
     return number
+
+
+def epochs_tried(length: int | float | None) -> int:
+    """Epochs of a source's items of which none came through, after which none ever will."""
+    if length is None or length == math.inf:
+        return _UNKNOWN
+    return max(_FEWEST, _ENOUGH // int(length)) if length else 1
 
 
 def begun(machine: Machine[Any], position: Position) -> int:

@@ -48,7 +48,8 @@ class Elastic(NamedTuple):
 
     Attributes:
         changes: The arguments that may change, with what the stages behind have to be for
-            that: "any", "blind", "here" or "lockstep", as `lazyckpt.state.rebase` has them.
+            that: "any", "grown", "blind", "here" or "lockstep", as `lazyckpt.state.rebase` has
+            them.
         inserted: Of a stage that counts what comes before it: its own part where it is
             inserted behind so many items of an epoch.
         rebase: From a source's position, the entry that a state has of it, and all arguments
@@ -118,9 +119,12 @@ class Combinator(NamedTuple):
         if self.is_called_with(name):
             found = [forms(content(each, None, is_strict=False))[1] for each in value]
             return found, found
-        found = checked(self.name, name, value, lambda each: content(each, name))
-        # `rebase` reads what may change, but for a source's.
-        is_read = name in self.elastic.changes and not self.is_source
+        is_strict = not self.changes_items(name)
+        found = checked(
+            self.name, name, value, lambda each: content(each, name, is_strict=is_strict)
+        )
+        # `rebase` reads what may change and decides positions, but for a source's.
+        is_read = name in self.elastic.changes and is_strict and not self.is_source
         return (found, found) if is_read or self.describe is not None else forms(found)
 
     def is_called_with(self, name: str) -> bool:
@@ -128,13 +132,17 @@ class Combinator(NamedTuple):
         parameter = self.signature.parameters.get(name)
         return bool(self.functions) and parameter is not None and is_starred(parameter)
 
+    def changes_items(self, name: str) -> bool:
+        """Whether an argument decides what items are, and not which come: it may be anything."""
+        return self.elastic.changes.get(name) == "blind"
+
     def _check_contents(self, arguments: Mapping[str, Any]) -> None:
         """Refuse what has no contents to compare, where these decide the order."""
         for name, value in arguments.items() if self.describe is None else ():
             is_default = value is self.signature.parameters[name].default
             if is_default or isinstance(value, (int, str)) or name in self.unrecorded:
                 continue
-            if not is_function(value) and not self.is_called_with(name):
+            if not (is_function(value) or self.is_called_with(name) or self.changes_items(name)):
                 checked(self.name, name, value, check_content)
 
     def _hint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -31,9 +31,25 @@ class FrozenDict(tuple[Any, ...]):
 
 
 class Own(tuple[Any]):
-    """A user's own state, where it stands in a position."""
+    """A user's own state, where it stands in a position. It is equal if its JSON is."""
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Own and (self is other or _typed(self[0]) == _typed(other[0]))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+def _typed(value: Any) -> Any:
+    """A frozen value with the types in it, which tell 1 from True and a list from a tuple."""
+    kind = type(value)
+    if isinstance(value, tuple):
+        return kind, *map(_typed, value)
+    return kind, repr(value) if kind is float else value  # nan is nan, and -0.0 no 0.0
 
 
 def freeze(value: Any, stage: str) -> Own:

@@ -29,7 +29,7 @@ def viewing(
     def flow(position: Position) -> Flow[U]:
         if view.table.is_there:
             return at_once(skip, position, looked_up(skip, view, position))
-        if view.table.is_read_ahead:
+        if view.table.is_ours:
             return at_once(skip, position, read_ahead(skip, view, position))
         ticks: Iterator[int] = iterate(range(0))
         total = 0

@@ -15,7 +15,7 @@ from lazyckpt.core.checks import signature_of
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.frames import is_frame
-from lazyckpt.core.machine import Machine, anchored
+from lazyckpt.core.machine import Machine, anchored, epochs_tried
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.stages import stateless
 from lazyckpt.errors import PipelineError
@@ -110,11 +110,12 @@ def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
     An item is left out where the function of a `map`, `starmap`, `random_map`,
     `tap`, `filter`, `flat_map` or `interleave_map` fails, or a `collate`, or data at
     an index; also in the parts of a `concat`, `interleave`, `lanes` or `mix`; and where
-    a stage is to drop it, such as one that packs what is too long for a row. Other
+    a stage is to drop it, such as one that packs what is too long for a row. Its place
+    stays in what only orders items, so that random access does. Other
     errors are raised: what is left out of one part of a `zip` would shift it against
     the others, and a `scan` or `flat_scan` would go on with a state that is none.
     """
-    found = _Rewriting(skip_log).chain(chain)
+    found, _ = _Rewriting(skip_log).chain(chain)
     skip_log.leave_out = partial(leave_out, guarded_in(found.calls))
     return found
 
@@ -136,7 +137,8 @@ class _Rewriting:
         self.skip_log = skip_log
         self.numbers, self.guards = count(), count()
 
-    def chain(self, chain: Chain) -> Chain:
+    def chain(self, chain: Chain, *, keeps_holes: bool = False) -> tuple[Chain, bool]:
+        """The pipeline, and whether there are holes in it, as a stage behind it may keep them."""
         calls: list[Call] = []
         holes = False  # whether items may stand for such that are left out
         most = math.inf
@@ -146,15 +148,16 @@ class _Rewriting:
                     upstream = Chain(tuple(calls)).machine
                     if call.build(upstream).rate.epochs == call.build(upstream).length == math.inf:
                         is_blind = upstream.length is not None  # no random access to keep
-                        most = upstream.length or math.inf
+                        most = (upstream.length or math.inf) * epochs_tried(upstream.length)
                 if holes and not is_blind:
                     calls.append(self.sieve(call, most=most))
                     holes, most = False, math.inf
                 calls.append(each)
                 holes = holes or makes
-        if holes:
+        if holes and (most < math.inf or not keeps_holes):
             calls.append(self.sieve(chain.calls[-1], most=most))
-        return type(chain)(tuple(calls))
+            holes = False
+        return type(chain)(tuple(calls)), holes
 
     def sieve(
         self,
@@ -193,7 +196,10 @@ class _Rewriting:
                 continue
             return
         if call.chains and call.combinator.is_source and not call.build(None).rate.every:
-            yield call.with_chains(self.chain), False, False
+            keeps = call.build(None).skip is not None and not call.functions  # random access
+            made = [self.chain(each, keeps_holes=keeps) for each in call.chains]
+            chains = iter([each for each, _ in made])
+            yield call.with_chains(lambda _: next(chains)), False, any(holes for _, holes in made)
         elif (why := _dropped(call)) is None:
             yield call, call.combinator.keeps_items and not call.functions, False
         else:

@@ -15,7 +15,7 @@ wherever you like; `torch.load(..., weights_only=True)` reads it. `lz.torch.samp
 source of the indices that a sampler gives, epoch by epoch.
 
 **Ranks that end together.** `lz.torch.loader(pipeline, group=torch.distributed.group.WORLD)`: all
-ranks end a loop at the same step, whatever each has. Save the state of every rank. After a
+ranks end a loop at the same step, whatever each has. The state is equal on all. After a
 process was lost, `loader.join(new_group)` on those that are left, and a loader without a state
 on the new one. Where ranks leave their loops by `break`, they do so at the same step.
 
@@ -32,8 +32,9 @@ the dataset too.
 each worker, for as many of them. `lz.torch.state(...)` finds the pipeline's own in it.
 
 **torch DCP.** `dcp.save({"model": model, "data": run}, ...)` and `dcp.load` alike: a run is
-`Stateful`. For another number of ranks load a plain dict, and `lz.rebase` it. What `async_save`
-writes later is the state of its own step.
+`Stateful`. It loads the keys that the new job's run has: for another number of ranks, or other
+options, load into a run as it was, and give its state to the new one. What `async_save` writes
+later is the state of its own step.
 
 **torchtitan.** A `BaseDataLoader` has `__iter__`, `state_dict` and `load_state_dict`: those of
 a `lz.torch.loader`, whose batches a `map` makes `(inputs, labels)`. Give `load_state_dict`
@@ -49,7 +50,7 @@ rank its batches and `lz.to_device` moves them. Without `accumulate`,
 **Lightning.** `trainer.fit(model, lz.torch.loader(pipeline))`: its checkpoints have the
 loader's state, within epochs too. Where `len` is unknown Lightning draws one batch ahead,
 and a resume drops it: give `epoch_size`. `lz.lightning.PipelineCallback()` makes checkpoints
-on an exception exact too.
+on an exception or a signal exact too.
 
 **Hugging Face's Trainer.** `lz.transformers.feed(trainer, loader)`: rank 0 saves the state
 in `trainer_state.json`, and a resumed run equals one that was never stopped, in steps, epochs

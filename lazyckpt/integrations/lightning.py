@@ -9,6 +9,7 @@ try:
     from lightning.pytorch import Callback
     from lightning.pytorch.utilities import CombinedLoader
 
+    from lazyckpt.errors import PipelineError
     from lazyckpt.integrations.torch import Loader
 except ImportError as error:
     raise ImportError(f'lz.lightning: pip install "lazyckpt[lightning]" ({error})') from None
@@ -19,14 +20,18 @@ __all__ = ["PipelineCallback"]
 class PipelineCallback(Callback):
     """Make the checkpoints of a training exact where Lightning's own aren't.
 
-    Lightning saves and restores loaders by itself in most checkpoints. With this callback, two
-    more continue with exactly the next batch:
+    Lightning saves and restores loaders by itself in most checkpoints. With this callback, these
+    continue with exactly the next batch too:
 
     - one on an exception, such as `OnExceptionCheckpoint` writes: it is that after the last
       step of the optimizer. The batch in hand comes again, and so do batches whose gradients
       were only accumulated; after an exception behind the optimizer's step, none does.
+    - one amid a batch, such as Lightning writes on a signal of SLURM: the batch comes again.
     - one at the end of an epoch: Lightning restores no loader from it if `max_epochs` ends
-      the training.
+      the training, and in a `CombinedLoader` one that was begun again would go on.
+
+    Raises:
+        PipelineError: From `fit`, if a loader has no length.
 
     Example:
         saves = OnExceptionCheckpoint(folder)
@@ -36,12 +41,18 @@ class PipelineCallback(Callback):
 
     def __init__(self) -> None:
         self._loaders: list[Loader[Any]] = []
-        self._states: list[Any] = []
-        self._hooks: list[Any] = []  # of the optimizers, while a training is under way
-        self._included: int | None = None  # batches of the epoch that the weights include
+        self._states: list[Any] = []  # to go to
+        self._done: list[Any] = []  # the loaders' after the last batch that is done with
+        self._has_batch = False  # in hand
+        self._is_training = False
 
     def state_dict(self) -> dict[str, Any]:
-        return {"data": [loader.state_dict() for loader in self._loaders]}
+        if not self._has_batch:
+            self._note_done()
+        return {"data": self._done}
+
+    def _note_done(self) -> None:
+        self._done = [loader.state_dict() for loader in self._loaders]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._states = state_dict["data"]
@@ -49,42 +60,44 @@ class PipelineCallback(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         found = CombinedLoader(trainer.train_dataloader).flattened
         self._loaders = [each for each in found if isinstance(each, Loader)]
+        if not all(map(has_len, self._loaders)):
+            raise PipelineError(
+                "PipelineCallback: a loader has no length, so Lightning draws a batch ahead of its "
+                "state, which a resume loses; make it with lz.torch.loader(..., epoch_size=...)"
+            )
+        progress = trainer.fit_loop.epoch_loop.batch_progress
+        if self._states and progress.current.ready > progress.current.processed:
+            progress.is_last_batch = False  # it was in hand, and comes again
         for loader, state in zip(self._loaders, self._states, strict=bool(self._states)):
-            if has_len(loader):  # or else a batch was drawn ahead
-                loader.load_state_dict(state)
+            loader.load_state_dict(state)
+            if progress.is_last_batch:
+                loader.leave()  # for one that was begun again in the epoch may have batches left
         for loader in self._loaders:
             loader.follow(*trainer.optimizers)
-        self._states, self._included = [], None
-        progress = trainer.fit_loop.epoch_loop.batch_progress
+        self._states, self._is_training = [], True
+        self._note_done()
 
-        def note(*_: Any) -> None:
-            self._included = progress.current.ready
+    def on_train_batch_start(self, *_: Any) -> None:
+        self._has_batch = True
 
-        self._hooks = [each.register_step_post_hook(note) for each in trainer.optimizers]
-
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        self._included = 0
-
-    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-        if self._included is None:  # a resume in the middle of an epoch
-            self._included = trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
+    def on_train_batch_end(self, *_: Any) -> None:
+        self._has_batch = False
+        self._note_done()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        self._leave()
+        self._end()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        if not self._hooks:
-            return
-        for loader in self._loaders:
-            loader.rewind()
-        if self._loaders and self._included is not None:
-            _count(trainer.fit_loop.epoch_loop, self._included)
-        self._leave()
+        if self._loaders and self._is_training:
+            back = max(each.state.items - each.trained.items for each in self._loaders)
+            loop = trainer.fit_loop.epoch_loop
+            _count(loop, loop.batch_progress.current.ready - back)
+            for loader in self._loaders:
+                loader.rewind()
+        self._end()
 
-    def _leave(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
+    def _end(self) -> None:
+        self._is_training = self._has_batch = False
         for loader in self._loaders:
             loader.follow()
 

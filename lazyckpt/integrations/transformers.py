@@ -43,6 +43,9 @@ def feed(trainer: Trainer, loader: Loader[Any]) -> None:
     after a `break` out of a loop over the loader. A run that is resumed from the end of such
     an epoch trains on the rest of it first, and logs the epoch computed from the steps.
 
+    The state is that after the last step of the optimizer. So a checkpoint on a SIGTERM
+    (`enable_jit_checkpoint`) is exact too. The Trainer saves nothing on an exception.
+
     Rank 0 alone writes the checkpoint's state: `lz.shard` gives each rank its batches.
     The Trainer doesn't prepare the loader, so no batch is drawn ahead, and
     `per_device_train_batch_size` and `dataloader_num_workers` have no effect.
@@ -128,14 +131,17 @@ def _stream(loader: Loader[Any]) -> Iterator[Any]:
 
 
 class PipelineCallback(TrainerCallback, ExportableState):
-    """The state of the Trainer's loader, saved and restored. `feed` adds it."""
+    """The state of the Trainer's loader, saved and restored. `feed` adds it.
+
+    It is that after the last step: on a SIGTERM the Trainer saves while it has batches in hand.
+    """
 
     def __init__(self) -> None:
         self.loader: Loader[Any] | None = None
+        self._data: dict[str, Any] | None = None
 
     def state(self) -> dict[str, Any]:
-        found = None if self.loader is None else self.loader.state_dict()
-        return {"args": {}, "attributes": {"data": found}}
+        return {"args": {}, "attributes": {"data": self._data}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         batches = others["train_dataloader"].dataset
@@ -150,6 +156,11 @@ class PipelineCallback(TrainerCallback, ExportableState):
                 )
             loader.load_state_dict(data)
         batches.restart()
+        self._data = loader.state_dict()
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        assert self.loader is not None
+        self._data = self.loader.state_dict()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         if control.should_epoch_stop:

@@ -34,10 +34,10 @@ LISTING = "listing.json"
 _LOG = "progress.jsonl"
 _VERSION = 1
 _ENCODERS: dict[str, Callable[..., Encoder]] = {
-    "parquet": lambda folder, dtype: Parquet(folder),
-    "jsonl.zst": lambda folder, dtype: JsonLines(),
-    "tar": lambda folder, dtype: Tar(),
-    "tokens": lambda folder, dtype: Tokens(dtype),
+    "parquet": lambda folder, dtype, schema: Parquet(folder, schema),
+    "jsonl.zst": lambda folder, dtype, schema: JsonLines(),
+    "tar": lambda folder, dtype, schema: Tar(),
+    "tokens": lambda folder, dtype, schema: Tokens(dtype),
 }
 FORMATS = tuple(_ENCODERS)
 
@@ -53,6 +53,7 @@ def convert(
     format: Format,
     rows_per_file: int,
     dtype: Any = "uint16",
+    schema: Any = None,
     executor: Executor | None = None,
     on_error: Literal["raise", "skip"] = "raise",
     progress: bool = False,
@@ -75,6 +76,8 @@ def convert(
             of where rows begin. Texts are a column `text`, and members `.txt`.
         rows_per_file: How many rows a file has; the last one may have fewer.
         dtype: The type of tokens: an integer one that Megatron knows, such as "int32".
+        schema: The columns of Parquet and their types, a `pyarrow.Schema`; by default those of
+            the rows of the first file, with a type from a later one where the first has only None.
         executor: Who makes the items.
         on_error: As of `run`.
         progress: Whether to show a bar of tqdm, where installed.
@@ -87,8 +90,8 @@ def convert(
             arguments; the pipeline is endless.
         StateMismatch: The folder holds a conversion of another pipeline, or of files that
             have changed since.
-        PipelineError: A row can't be written in the format; it names the row. Or another
-            process converts into the folder.
+        PipelineError: A row can't be written in the format, or would be read as another one;
+            it names the row. Or another process converts into the folder.
 
     >>> import lazyckpt as lz
     >>> from tempfile import TemporaryDirectory
@@ -107,9 +110,12 @@ def convert(
     length = runnable("convert", given).machine.length
     if length == math.inf:
         raise ArgumentError(f"convert: {brief(given)} is endless; take(n) ends it")
-    encoder = _ENCODERS[form](place, kind)
+    if schema is not None and form != "parquet":
+        raise ArgumentError(f"convert: schema is that of Parquet, and format is {form!r}")
+    encoder = _ENCODERS[form](place, kind, schema)
     header = {"lazyckpt_convert": _VERSION, "format": form, "rows_per_file": size}
     header |= {"dtype": kind.str} if form == "tokens" else {}
+    header |= {} if schema is None else {"schema": str(schema)}
     os.makedirs(place, exist_ok=True)
     with _alone(place):
         log = _Log(place, header)

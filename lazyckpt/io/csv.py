@@ -2,62 +2,125 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import os
-from collections.abc import Sequence
-from io import StringIO
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
-from lazyckpt.core.checks import Unfit, checked, optional
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.checks import Unfit, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression
+from lazyckpt.io.content import Compression, ContentScan
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.lines import LineScan, encoding_check, without_end
+from lazyckpt.io.lines import encoding_check
 from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
-from lazyckpt.io.rows import Rows
+from lazyckpt.io.rows import RecordError, Rows, decoding
+from lazyckpt.io.storage import File
+from lazyckpt.io.stored_file import ChunkStream
+from lazyckpt.io.text import is_utf8
+
+_BOM = codecs.BOM_UTF8
+_FLUSH = 1 << 16  # records whose places are given at once
+
+
+@dataclass(frozen=True)
+class CsvScan(ContentScan):
+    """Where records end, by the csv module, which reads bytes as characters.
+
+    What it refuses is a record too, up to the end of the line where it does so.
+    """
+
+    delimiter: str = ","
+    quotechar: str | None = '"'
+    skip_lines: int = 0
+    has_header: bool = True
+    has_bom: bool = True  # where one is at the front of a file
+    field_limit: int = 0  # of the csv module
+
+    @property
+    def name(self) -> str:
+        form = self.delimiter, self.quotechar, self.skip_lines, self.has_header, self.has_bom
+        return f"csv {self.compression} {form} {self.field_limit}"
+
+    def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        """The records that lines are, once the first ones are left out."""
+        return csv.reader(
+            islice(lines, self.skip_lines, None),
+            delimiter=self.delimiter,
+            quotechar=self.quotechar,
+            quoting=csv.QUOTE_MINIMAL if self.quotechar else csv.QUOTE_NONE,
+            strict=True,
+        )
+
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        source = io.BufferedReader(ChunkStream(self.content(file).chunks(file)), _FLUSH)
+        passed = len(_BOM) if self.has_bom and source.peek(3).startswith(_BOM) else 0
+        source.read(passed)
+        text = io.TextIOWrapper(source, "latin-1", newline="")
+        starts = [] if self.has_header else [passed]
+
+        def lines() -> Iterator[str]:
+            nonlocal passed
+            for number, line in enumerate(iter(partial(text.readline, MAX_RECORD), "")):
+                passed += len(line)
+                rest = line  # of a line that is larger nobody reads it
+                while len(rest) == MAX_RECORD and rest[-1] not in "\r\n":
+                    rest = text.readline(MAX_RECORD)
+                    passed += len(rest)
+                if number < self.skip_lines and starts:
+                    starts[0] = passed
+                yield line
+
+        records, is_more = self.reader(lines()), True
+        while is_more:
+            try:
+                for fields in records:
+                    if fields:
+                        starts.append(passed)
+                    if len(starts) >= _FLUSH:
+                        yield np.array(starts, np.uint64)
+                        starts = []
+                is_more = False
+            except csv.Error:
+                starts.append(passed)
+        yield np.array(starts, np.uint64)
 
 
 class CsvRows(Records[dict[str, str]]):
     """Records as dicts of texts."""
 
     reader = "read_csv"
+    scan: CsvScan
 
     def __init__(
         self,
         files: Files,
+        scan: CsvScan,
         options: Options,
         columns: Sequence[str] | None,
         encoding: str,
-        given: dict[str, Any],
-        form: dict[str, Any],
+        given: Mapping[str, Any],
     ) -> None:
-        self.encoding, self.form = encoding, {**form, "strict": True}
-        scan = LineScan(
-            options.compression,
-            options.index_dir,
-            skips_blank=True,
-            quote=form["quotechar"] or "",
-            has_header=columns is None,
-        )
+        self._encoding = "utf-8" if scan.has_bom else encoding
         self._checked: set[int] = set()  # files whose headers are the first's
         super().__init__(files, scan, options, given)
         self.columns = self._header() if columns is None else list(columns)
-        self.has_header = columns is None
 
     def decode(self, record: bytes) -> dict[str, str]:
-        rows = self._parsed(without_end(record.lstrip(b"\r\n")))
-        if len(rows) != 1:
-            raise ValueError("a quote stands in a field that isn't quoted")
-        return dict(zip(self.columns, self._fitting(rows[0]), strict=True))
+        (fields,) = self._parsed(record)
+        return self._row(fields)
 
     def decode_all(self, content: bytes, bounds: Numbers) -> list[dict[str, str]]:
-        rows = [fields for fields in self._parsed(content) if fields]
-        if len(rows) != len(bounds) - 1:
-            return super().decode_all(content, bounds)
-        columns = self.columns
-        return [dict(zip(columns, self._fitting(row), strict=True)) for row in rows]
+        return list(map(self._row, self._parsed(content)))
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, str]]:
         self._check_header(number)
@@ -71,13 +134,14 @@ class CsvRows(Records[dict[str, str]]):
         self._check_header(number)
         return super().read_block(number, record, budget)
 
-    def _parsed(self, content: bytes) -> list[list[str]]:
-        return list(csv.reader(StringIO(content.decode(self.encoding), newline=""), **self.form))
+    def _parsed(self, content: bytes) -> Iterator[list[str]]:
+        lines = io.StringIO(content.decode(self._encoding), newline="")
+        return filter(None, replace(self.scan, skip_lines=0).reader(lines))
 
-    def _fitting(self, fields: list[str]) -> list[str]:
+    def _row(self, fields: list[str]) -> dict[str, str]:
         if len(fields) != len(self.columns):
             raise ValueError(f"{len(fields)} fields, and there are {len(self.columns)} columns")
-        return fields
+        return dict(zip(self.columns, fields, strict=True))
 
     def _header(self) -> list[str]:
         number = next((n for n in range(len(self.files)) if self._header_of(n)), 0)
@@ -85,21 +149,26 @@ class CsvRows(Records[dict[str, str]]):
         if len({*names}) < len(names):
             raise ArgumentError(
                 f"read_csv: columns need names of their own, got {names} in "
-                f"{self.files[number].path}"
+                f"{self.files[number].path}; columns=[...], skip_lines={self.scan.skip_lines + 1} "
+                "gives them other ones"
             )
         return names
 
     def _header_of(self, number: int) -> list[str]:
         """The names of columns in a file; none of an empty one."""
-        entries = self.row_index.entries(number)
+        entries, file = self.row_index.entries(number), self.files[number]
         if not len(entries):
             return []
-        content = self._content(number).read_ranges(self.files[number], [(0, int(entries[0]))])[0]
-        (names,) = self._parsed(without_end(content.lstrip(b"\r\n")))
-        return names
+        if (end := int(entries[0])) > self.options.max_record_bytes:
+            raise RecordError(f"{file.path}: its header has {end:,} bytes")
+        content = self._content(number).read_ranges(file, [(0, end)])[0]
+        content = content.removeprefix(_BOM) if self.scan.has_bom else content
+        with decoding(file):
+            lines = io.StringIO(content.decode(self._encoding), newline="")
+            return next(filter(None, self.scan.reader(lines)))
 
     def _check_header(self, number: int) -> None:
-        if self.has_header and number not in self._checked:
+        if self.scan.has_header and number not in self._checked:
             names = self._header_of(number)
             if names != self.columns:
                 raise ArgumentError(
@@ -128,6 +197,7 @@ def read_csv(
     columns: Sequence[str] | None = None,
     delimiter: str = ",",
     quotechar: str | None = '"',
+    skip_lines: int = 0,
     encoding: str = "utf-8",
     compression: Compression = "infer",
     max_record_bytes: int = MAX_RECORD,
@@ -137,16 +207,18 @@ def read_csv(
 ) -> Rows[dict[str, str]]:
     """The records of CSV files, by number, as dicts of texts.
 
-    Files are as RFC 4180 has them: a field may hold newlines where it is quoted, and
-    a quote that stands for itself is doubled. Where records begin is found once and kept in
-    an index of 8 bytes a record. Blank lines are no records.
+    Files are read as the `csv` module does it with `strict=True`: a field may hold newlines where
+    it is quoted, and a quote that stands for itself there is doubled; lines end with `\\n`,
+    `\\r\\n` or `\\r`. Where records begin is found once and kept in an index of 8 bytes a
+    record. Blank lines are no records, and a byte order mark at the front of UTF-8 is none of it.
 
     Args:
         files: A listing by `lazyckpt.io.files`, or patterns for one.
-        columns: The columns' names, where files have no header; by default the first
-            record of each file says them, and all say the same.
+        columns: The columns' names, where files have no header, or `skip_lines` leaves it out; by
+            default the first record of each file says them, and all say the same.
         delimiter: What is between fields, such as a tab.
         quotechar: What is around fields; None where quotes stand for themselves.
+        skip_lines: How many lines at the front of each file are left out, such as comments.
         encoding: One in which a newline is one byte.
         compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
             else "none", "gzip" or "zstd".
@@ -162,8 +234,8 @@ def read_csv(
     Raises:
         ArgumentError: For a file of other columns than the first, or without random access.
         RecordError: When a record is read that has more or fewer fields, is longer, is no
-            text, or has a field above `csv.field_size_limit()`; it names the record,
-            its offset and the file.
+            text, is none for the `csv` module, as where a quote is left open, or has a field
+            above `csv.field_size_limit()` bytes; it names the record, its offset and the file.
         SourceChanged: When a file is read that changed since the listing.
         PipelineError: The index can't be written, or a compressed file is damaged.
 
@@ -174,7 +246,7 @@ def read_csv(
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
 
     Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 1 MiB or so of
+        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
         gzip, a small gzip member or a zstd frame. The last read blocks are kept;
         `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
 
@@ -194,15 +266,25 @@ def read_csv(
     (2, {'x': '1', 'y': 'two\\nlines'})
     """
     options = Options.of("read_csv", compression, max_record_bytes, index_dir, executor, progress)
-    form = {
+    usual = {
+        "columns": None, "delimiter": ",", "quotechar": '"', "skip_lines": 0, "encoding": "utf-8"
+    }  # fmt: skip
+    given = {
+        "columns": checked("read_csv", "columns", columns, optional(_names)),
         "delimiter": checked("read_csv", "delimiter", delimiter, _character),
         "quotechar": checked("read_csv", "quotechar", quotechar, optional(_character)),
+        "skip_lines": checked("read_csv", "skip_lines", skip_lines, natural),
+        "encoding": checked("read_csv", "encoding", encoding, encoding_check),
     }
-    usual = {"columns": None, "delimiter": ",", "quotechar": '"', "encoding": "utf-8"}
-    given = {**form, "columns": checked("read_csv", "columns", columns, optional(_names))}
-    given["encoding"] = checked("read_csv", "encoding", encoding, encoding_check)
-    shown = {name: given[name] for name in usual if given[name] != usual[name]}
-    if quotechar is None:
-        form["quoting"] = csv.QUOTE_NONE
-    listed = as_files(files, "read_csv")
-    return CsvRows(listed, options, given["columns"], given["encoding"], shown, form)
+    scan = CsvScan(
+        options.compression,
+        options.index_dir,
+        delimiter=delimiter,
+        quotechar=quotechar,
+        skip_lines=given["skip_lines"],
+        has_header=columns is None,
+        has_bom=is_utf8(encoding),
+        field_limit=csv.field_size_limit(),
+    )
+    shown = {name: value for name, value in given.items() if value != usual[name]}
+    return CsvRows(as_files(files, "read_csv"), scan, options, given["columns"], encoding, shown)

@@ -55,28 +55,13 @@ class _Inflate:
         return made
 
 
-try:
-    from isal import __version__, igzip_lib
-
-    # Before 1.9 the interpreter aborts at spans behind a window.
-    _IGZIP: Any = igzip_lib if [*map(int, __version__.split(".")[:2])] >= [1, 9] else None
-except ImportError:  # it takes 0.6 of zlib's time, and isn't built for every machine
-    _IGZIP = None
-
-
 def _gunzip() -> Decompressor:
-    """What undoes a gzip member."""
-    if _IGZIP is None:
+    """What undoes a gzip member: isal's takes 0.6 of zlib's time, and isn't built everywhere."""
+    try:
+        isal: Any = import_module("isal.igzip_lib")
+    except ImportError:
         return _Inflate(zlib.decompressobj(31))
-    made: Decompressor = _IGZIP.IgzipDecompressor(_IGZIP.DECOMP_GZIP)
-    return made
-
-
-def inflate(window: bytes) -> Decompressor:
-    """What undoes a span of DEFLATE, which may repeat parts of what came before."""
-    if _IGZIP is None:
-        return _Inflate(zlib.decompressobj(-15, zdict=window))
-    made: Decompressor = _IGZIP.IgzipDecompressor(_IGZIP.DECOMP_DEFLATE, zdict=window)
+    made: Decompressor = isal.IgzipDecompressor(isal.DECOMP_GZIP)
     return made
 
 

@@ -6,19 +6,21 @@ import io
 import json
 import struct
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import brief
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.io.columns import Column, columns_of
 from lazyckpt.io.decompress import zstd_module
 from lazyckpt.io.storage import optional_module
 from lazyckpt.io.tar import split_name
+from lazyckpt.io.text import json_loads
 from lazyckpt.io.tokens import MEGATRON_MAGIC, MEGATRON_TYPES
 
 FRAME = 1 << 20  # bytes of rows in a frame of zstd, as long as none is longer
@@ -59,7 +61,11 @@ def to_json(row: Any) -> bytes:
     text = json.dumps(
         row, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
     )
-    return f"{text}\n".encode()
+    content = f"{text}\n".encode()
+    found = json_loads()(content)
+    if not _is_same(row, found):
+        raise ValueError(f"it would be read as {brief(found)}; make it JSON by map")
+    return content
 
 
 def _plain(value: Any) -> Any:
@@ -121,47 +127,137 @@ class _Frames:
 class Parquet:
     """Parquet, of row groups of some MiB. All files have the columns and types of the first.
 
+    What was written is read again and compared, so that no value is cast to another one.
+
     Args:
         folder: Where the files are.
+        schema: That of all files; None for that of the rows of the first one.
     """
 
     suffixes: tuple[str, ...] = (".parquet",)
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, schema: Any = None) -> None:
         self._folder = folder
         self._arrow = optional_module("pyarrow", "arrow", "writing Parquet")
         self._parquet = optional_module("pyarrow.parquet", "arrow", "writing Parquet")
+        if schema is not None and not isinstance(schema, self._arrow.Schema):
+            raise ArgumentError(f"convert: schema must be a pyarrow.Schema, got {brief(schema)}")
+        self._schema, self._is_given = schema, schema is not None
 
     def write(self, rows: Iterable[Any], first: int, *paths: str) -> None:
         found = list(encoded(rows, first, _fields))
-        if first and "_schema" not in vars(self):
-            self._schema = self._first_schema
-        names = self._schema.names if first else list(dict.fromkeys(chain.from_iterable(found)))
+        if first and self._schema is None:
+            self._schema = self._written()
+        known = self._schema
+        names = known.names if known else list(dict.fromkeys(chain.from_iterable(found)))
         for number, row in enumerate(found, first):
             if more := row.keys() - {*names}:
-                raise Unwritable(
-                    f"row {number:,} can't be written: it has {min(more)!r}, a column that no row "
-                    "of the first file has"
+                where = (
+                    "the schema doesn't have" if self._is_given else "no row of the first file has"
                 )
-        columns = [self._column(name, [row.get(name) for row in found], first) for name in names]
+                raise Unwritable(
+                    f"row {number:,} can't be written: it has {min(more)!r}, a column that {where}"
+                )
+        values = {name: [row.get(name) for row in found] for name in names}
+        columns = [self._column(name, values[name], first) for name in names]
         table = self._arrow.table(columns, names=names)
-        self._schema = table.schema
+        self._schema = known if self._is_given else _settled(self._arrow, known, table.schema)
         size = max(1, len(found) * _GROUP // max(1, table.nbytes))
         self._parquet.write_table(table, paths[0], row_group_size=size, compression="zstd")
+        with self._parquet.ParquetFile(paths[0]) as written:
+            read = columns_of(written.read(use_threads=False))
+        for name in names:
+            self._check(name, values[name], read[name], first)
 
-    @cached_property
-    def _first_schema(self) -> Any:
-        return self._parquet.read_schema(min(Path(self._folder).glob("*.parquet")))
+    def _written(self) -> Any:
+        """The schema of the files that are there."""
+        schemas = map(self._parquet.read_schema, sorted(Path(self._folder).glob("*.parquet")))
+        return reduce(partial(_settled, self._arrow), schemas)
+
+    def _type(self, name: str) -> Any:
+        """The type that a column has to have; None where any will do."""
+        found = None if self._schema is None else self._schema.field(name).type
+        return None if found is None or (not self._is_given and _is_open(found)) else found
 
     def _column(self, name: str, values: list[Any], first: int) -> Any:
+        kind = self._type(name)
+        types = {*map(type, values)} - {type(None)}
         try:
-            return self._arrow.array(values, self._schema.field(name).type if first else None)
+            if np.datetime64 in types and len(types) > 1:  # at which pyarrow may crash
+                raise TypeError("some are numpy.datetime64, and others aren't")
+            return self._arrow.array(values, kind)
         except (self._arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise Unwritable(
                 f"column {name!r} of rows {first:,} to {first + len(values) - 1:,} can't be "
-                f"written: {error}"
-                + (f"; in the first file it is {self._schema.field(name).type}" if first else "")
+                f"written: {error}{self._reason(kind)}"
             ) from error
+
+    def _check(self, name: str, values: list[Any], column: Column, first: int) -> None:
+        try:
+            found = column.take(range(len(values)))
+            number = first_difference(values, found)
+        except Exception as error:  # such as of nanoseconds without pandas
+            raise Unwritable(f"column {name!r} can't be read again: {error}") from error
+        if number is not None:
+            kind = self._type(name)
+            raise Unwritable(
+                f"row {first + number:,} can't be written: its {name!r} would be read as "
+                f"{brief(found[number])}, and is {brief(values[number])}{self._reason(kind)}"
+            )
+
+    def _reason(self, kind: Any) -> str:
+        if self._is_given:
+            return f"; in the schema it is {kind}"
+        said = "" if kind is None else f"; in the first file it is {kind}"
+        return f"{said}; convert it by map, or give its type by schema="
+
+
+def _settled(arrow: Any, known: Any, later: Any) -> Any:
+    """A schema, with the types of a later file where only missing values were known."""
+    pairs = zip(known or later, later, strict=True)
+    return arrow.schema([new if _is_open(old.type) else old for old, new in pairs])
+
+
+def _is_open(kind: Any) -> bool:
+    """Whether a type is that of missing values, or holds such a one."""
+    parts = (kind.field(number).type for number in range(kind.num_fields))
+    return str(kind) == "null" or any(map(_is_open, parts))
+
+
+def first_difference(given: Sequence[Any], found: Any) -> int | None:
+    """The number of the first value that isn't what was given; None if all are."""
+    found = found.tolist() if isinstance(found, np.ndarray) else found
+    pairs = enumerate(zip(given, found, strict=True))
+    return next((number for number, pair in pairs if not _is_same(*pair)), None)
+
+
+def _is_same(given: Any, found: Any) -> bool:
+    """Whether a value is one that was given, as far as files know types.
+
+    A list may have been a tuple or an array, and a field that is missing in a dict is None.
+    """
+    if type(given) in (str, int, bytes):
+        return bool(given == found)
+    if isinstance(given, (np.datetime64, np.timedelta64)):
+        coarse = given.astype(f"{type(given).__name__}[us]")
+        given = coarse.item() if coarse == given else given
+    elif isinstance(given, np.generic):
+        given = given.item()
+    if isinstance(given, Mapping):
+        if not isinstance(found, Mapping):
+            return _is_same(list(given.items()), found)
+        pairs = [(given.get(name), value) for name, value in found.items()]
+        return given.keys() <= found.keys() and all(_is_same(*pair) for pair in pairs)
+    if isinstance(given, (list, tuple, np.ndarray)):
+        if not isinstance(found, (list, tuple, np.ndarray)) or len(given) != len(found):
+            return False
+        if isinstance(given, np.ndarray) and isinstance(found, np.ndarray):
+            return np.array_equal(given, found, equal_nan=given.dtype.kind == "f")
+        return all(map(_is_same, given, found))
+    try:
+        return bool(given == found) or (given != given and (found is None or found != found))
+    except (TypeError, ValueError):  # which no value of a file raises
+        return False
 
 
 def _fields(row: Any) -> Mapping[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,14 @@ from lazyckpt.io.storage import File, Ranges, seen_from, storage_of
 _KEPT = 1 << 26  # bytes of pieces that are kept without compression
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
 _STEP = 1 << 17  # bytes that are made at once
+
+
+class _HasSize(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+_Sized = TypeVar("_Sized", bound=_HasSize)
 
 
 class _Piece:
@@ -44,6 +53,36 @@ class _Piece:
             made += inner.decompress(content, missing)
 
 
+class LastUsed(Generic[_Sized]):
+    """What was used last, by keys, of so many bytes in all; one in any case."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._renew()
+
+    def _renew(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self.kept: OrderedDict[Any, _Sized] = OrderedDict()
+        self.size = 0
+
+    def get(self, key: Any, make: Callable[[], _Sized]) -> _Sized:
+        """What is kept, or else what `make` gives."""
+        if self._process != os.getpid():  # forked, perhaps while a thread held some of it,
+            self._forked = self.kept  # to close which would never end
+            self._renew()
+        with self._lock:
+            if (found := self.kept.get(key)) is not None:
+                self.kept.move_to_end(key)
+                return found
+        made = make()
+        with self._lock:
+            found = self.kept.setdefault(key, made)
+            self.size += found.size if found is made else 0
+            while self.size > self.most and len(self.kept) > 1:
+                self.size -= self.kept.popitem(last=False)[1].size
+            return found
+
+
 class Framed:
     """Content of such files. Where pieces begin is noted when a file is read from the front.
 
@@ -55,12 +94,7 @@ class Framed:
     def __init__(self, kind: str, folder: str) -> None:
         self.kind, self.folder = kind, folder
         self._bounds: OrderedDict[File, Numbers] = OrderedDict()
-        self._renew()
-
-    def _renew(self) -> None:
-        self._process, self._lock = os.getpid(), threading.Lock()
-        self._pieces: OrderedDict[tuple[File, int], _Piece] = OrderedDict()
-        self._kept = 0
+        self.pieces = LastUsed[_Piece](_KEPT)
 
     def chunks(self, file: File) -> Iterator[bytes]:
         found: list[tuple[int, int]] = []
@@ -120,6 +154,8 @@ class Framed:
             piece = self._piece(file, number)
             try:
                 parts.append(piece.read(first, last))
+            except PipelineError:  # of its storage
+                raise
             except Exception as error:  # each library's own
                 at = int(self.bounds(file)[0, number])
                 raise damaged(file, self.kind, at, error) from error
@@ -127,21 +163,11 @@ class Framed:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _piece(self, file: File, number: int) -> _Piece:
-        if self._process != os.getpid():  # forked, perhaps while a piece was made
-            self._renew()
-        key = file, number
-        with self._lock:
-            if (found := self._pieces.get(key)) is not None:
-                self._pieces.move_to_end(key)
-                return found
-        begin, end = self.bounds(file)[1, number : number + 2].tolist()
-        made = _Piece(*self.begun(file, number), end - begin)
-        with self._lock:
-            found = self._pieces.setdefault(key, made)
-            self._kept += found.size if found is made else 0
-            while self._kept > _KEPT and len(self._pieces) > 1:
-                self._kept -= self._pieces.popitem(last=False)[1].size
-            return found
+        def make() -> _Piece:
+            begin, end = self.bounds(file)[1, number : number + 2].tolist()
+            return _Piece(*self.begun(file, number), end - begin)
+
+        return self.pieces.get((file, number), make)
 
     def begun(self, file: File, number: int) -> tuple[Decompressor, bytes]:
         """What decompresses a piece, and what it begins with."""

@@ -1,43 +1,63 @@
 """gzip: members where they are small, the spans between seek points where one is large.
 
-Seek points are found by indexed_gzip, and kept as it writes them. Of rapidgzip a pass from the
-front takes 0.6 of the CPU time, but it aborts the interpreter where a file is open at its exit,
-which forked workers can't help. Neither notices a file that is cut off, so that the
-first pass is zlib's, or isal's where that is installed, which check all of it; and they read
-the spans, each as far as is asked for.
+Both the seek points and what is between them are indexed_gzip's. It doesn't notice a file that
+is cut off, so the first pass is zlib's, or isal's where that is installed, which check all of it.
+Of rapidgzip a pass from the front takes 0.6 of the CPU time, but it aborts the interpreter where a
+file is open at its exit, which forked workers can't help.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyckpt.errors import PipelineError
 from lazyckpt.io.cache import storing, writing
-from lazyckpt.io.decompress import Decompressor, inflate
-from lazyckpt.io.framed import Framed
+from lazyckpt.io.decompress import Decompressor
+from lazyckpt.io.framed import Framed, LastUsed
 from lazyckpt.io.numbers import Numbers
-from lazyckpt.io.storage import File, optional_module, storage_of
+from lazyckpt.io.storage import File, optional_module
 from lazyckpt.io.stored_file import StoredFile
 
-SPACING = 1 << 20  # bytes between seek points, each of which is 32 KiB in the index
+SPACING = 1 << 21  # bytes between seek points, each of which takes 32 KiB in the index
 MOST = 1 << 22  # bytes of a member that is read for itself
 
+_KEPT = 1 << 28  # bytes of seek points that are kept in memory
 _WINDOW = 1 << 15
-# What indexed_gzip writes: a header, a row for each point, and the windows of those that have one.
-_HEADER = np.dtype(
-    [("magic", "S5"), ("version", "<u2"), ("compressed", "<u8"), ("size", "<u8"),
-     ("spacing", "<u4"), ("window", "<u4"), ("points", "<u4")]
-)  # fmt: skip
-_POINT = np.dtype([("at", "<u8"), ("begin", "<u8"), ("bits", "u1"), ("has_window", "u1")])
+_BUFFER = 1 << 12  # bytes; what is larger is read without a copy
+
+
+class _Reader(NamedTuple):
+    """A file that indexed_gzip reads, with its seek points in memory, which take `size` bytes."""
+
+    opened: Any
+    source: StoredFile
+    size: int
+
+
+class _Span:
+    """The `Decompressor` of what is between two seek points, all of which is made at once."""
+
+    eof = needs_input = False
+    unused_data = b""
+
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        self._read = read
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        found = self._read()
+        self.eof = True
+        return found
 
 
 class Gzip(Framed):
     """Files of small members, as bgzip writes them, or of large ones with seek points."""
+
+    def __init__(self, kind: str, folder: str) -> None:
+        super().__init__(kind, folder)
+        self.readers = LastUsed[_Reader](_KEPT)
 
     def chunks(self, file: File) -> Iterator[bytes]:
         yield from super().chunks(file)
@@ -45,33 +65,42 @@ class Gzip(Framed):
             self._write_points(file)
 
     def noted(self, file: File) -> Numbers:
-        """Where pieces begin. Of spans also how many bits of the byte before, and the window."""
         members = super().noted(file)
         if not _is_large(members):
             return members
-        found = _points(self._path(file))
-        if found is None:  # lost since, or damaged
-            self._write_points(file)
-            found = _points(self._path(file))
-        if found is None:
-            raise PipelineError(f"{self._path(file)} was removed while it was made")
-        end = np.array([[file.size], members[1, -1:], [0], [0]], np.uint64)
-        return np.append(found, end, axis=1)
+        end = int(members[1, -1])
+        points = [point for point in self._reader(file).opened.seek_points() if point[0] < end]
+        begins = np.array([*points, (end, file.size)], np.uint64).T[::-1]
+        return np.ascontiguousarray(begins)
 
     def begun(self, file: File, number: int) -> tuple[Decompressor, bytes]:
         bounds = self.bounds(file)
-        if len(bounds) == 2:
+        if not bounds[0, 0]:  # a member; the first seek point is behind a header
             return super().begun(file, number)
-        (first, last), (_, _), (bits, _), (window, _) = bounds[:, number : number + 2].tolist()
-        content = storage_of(file.path).read(file, first - (bits > 0), last)
-        inner = inflate(self._window(file, window) if window else b"")
-        return inner, _shifted(content, 8 - bits) if bits else content
+        begin, end = bounds[1, number : number + 2].tolist()
+        return _Span(partial(self._read_span, file, begin, end - begin)), b""
 
-    def _window(self, file: File, at: int) -> bytes:
-        """What comes before a span, of which it may repeat parts."""
-        with open(self._path(file), "rb") as points:
-            points.seek(at)
-            return points.read(_WINDOW)
+    def _read_span(self, file: File, begin: int, size: int) -> bytes:
+        reader = self._reader(file)
+        try:
+            found: bytes = reader.opened.pread(size, begin)
+        except Exception as error:
+            raise reader.source.error or error from error
+        return found
+
+    def _reader(self, file: File) -> _Reader:
+        return self.readers.get(file, partial(self._open, file))
+
+    def _open(self, file: File) -> _Reader:
+        library = optional_module("indexed_gzip", "gzip", "random access in .gz")
+        source = StoredFile(file)
+        opened = library.IndexedGzipFile(fileobj=source, buffer_size=_BUFFER)
+        try:
+            opened.import_index(self._path(file))
+        except OSError:  # lost since, or damaged
+            self._write_points(file)
+            opened.import_index(self._path(file))
+        return _Reader(opened, source, _WINDOW * len([*opened.seek_points()]))
 
     def _path(self, file: File) -> str:
         return f"{self.path(file)}.points"
@@ -87,33 +116,6 @@ class Gzip(Framed):
 def _is_large(members: Numbers) -> bool:
     begins = members[1]
     return len(begins) > 1 and int((begins[1:] - begins[:-1]).max()) > MOST
-
-
-def _points(path: str) -> Numbers | None:
-    """Seek points: in the file, in what it holds, bits, and where windows are, or 0."""
-    try:
-        with open(path, "rb") as file:
-            header: Any = np.frombuffer(file.read(_HEADER.itemsize), _HEADER)
-            is_known = len(header) and header["magic"] == b"GZIDX" and header["version"] == 1
-            count = int(header["points"][0]) if is_known else 0
-            points: Any = np.frombuffer(file.read(count * _POINT.itemsize), _POINT)
-            begin, end = file.tell(), file.seek(0, os.SEEK_END)
-    except FileNotFoundError:
-        return None
-    windows = np.cumsum(points["has_window"], dtype=np.uint64)
-    if not count or end != begin + _WINDOW * int(windows[-1]):
-        return None
-    places = np.where(points["has_window"], begin + (windows - 1) * _WINDOW, 0)
-    found = np.stack([points["at"], points["begin"], points["bits"], places]).astype(np.uint64)
-    is_more = np.diff(found[1], append=found[1, -1] + 1) > 0  # at the end there may be none
-    return np.ascontiguousarray(found[:, is_more])
-
-
-def _shifted(content: bytes, bits: int) -> bytes:
-    """The bytes from bit `bits` of the first one on."""
-    found = np.frombuffer(content, np.uint8)
-    high = np.append(found[1:], np.uint8(0)) << np.uint8(8 - bits)
-    return ((found >> np.uint8(bits)) | high).tobytes()
 
 
 @lru_cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -12,64 +13,71 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit
 from lazyckpt.io.content import ContentScan
+from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File
 
-_NEWLINE, _RETURN = 10, 13
+_NEWLINE = 10
+_IS_SPACE = np.isin(np.arange(256), list(b" \t\r\n\v\f"))
+_HEAD = 1 << 16  # bytes of a first record that are looked at
 
 
 @dataclass(frozen=True)
 class LineScan(ContentScan):
     """Where lines begin, by a search for newlines.
 
-    With `skips_blank` lines without content are no rows, but a part of the next one's bytes.
-    A newline between two of `quote` ends no line; with `has_header` the first line is no row.
+    Of JSON those without content are no rows, but a part of the next one's bytes, and a file of
+    one value over several lines is refused.
     """
 
-    skips_blank: bool = False
-    quote: str = ""
-    has_header: bool = False
+    is_json: bool = False
 
     @property
     def name(self) -> str:
-        kind = "records" if self.skips_blank else "lines"
-        return f"{kind} {self.compression} {self.quote}{' header' * self.has_header}"
+        return f"{'records' if self.is_json else 'lines'} {self.compression}"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        if not self.has_header:
-            yield np.zeros(1, np.uint64)
-        is_quoted = 0
-        passed, bound, before = 0, 0, 0  # bytes read, where the line begins, the last byte read
+        yield np.zeros(1, np.uint64)
+        first, count = 0, 0  # where the first row ends, and how many there are
+        for ends in self._ends(file):
+            if len(ends):
+                first, count = first or int(ends[0]), count + len(ends)
+                yield ends
+        if self.is_json and first:
+            self._check(file, first, count)
+
+    def _ends(self, file: File) -> Iterator[NDArray[Any]]:
+        """Where lines end that are rows."""
+        passed, bound = 0, 0  # bytes read, and where the line at hand begins
+        is_blank = True  # so far
         for chunk in self.content(file).chunks(file):
             values = np.frombuffer(chunk, np.uint8)
-            ends = np.flatnonzero(values == _NEWLINE)
-            if self.quote:
-                quotes = np.flatnonzero(values == ord(self.quote))
-                ends = ends[(np.searchsorted(quotes, ends) + is_quoted) % 2 == 0]
-                is_quoted = (is_quoted + len(quotes)) % 2
-            bounds = ends + (passed + 1)
-            if len(bounds):
-                found = bounds
-                if self.skips_blank:
-                    found = bounds[~_blank(bounds, bound, values, passed, before)]
-                yield found
-                bound = int(bounds[-1])
+            ends = kept = np.flatnonzero(values == _NEWLINE) + 1
+            if self.is_json and len(ends):
+                starts = np.append(0, ends[:-1])
+                is_row = ~_IS_SPACE[values[starts]]
+                for place in np.flatnonzero(~is_row):
+                    is_row[place] = bool(chunk[starts[place] : ends[place]].strip())
+                is_row[0] |= not is_blank
+                kept = ends[is_row]
+            yield kept + passed
+            rest = chunk[ends[-1] :] if len(ends) else chunk
+            is_blank = (is_blank or len(ends) > 0) and not rest.strip()
             passed += len(chunk)
-            before = chunk[-1] if chunk else before
-        is_blank = passed == bound + 1 and before == _RETURN
-        if passed > bound and not (self.skips_blank and is_blank):
+            bound = passed - len(rest) if len(ends) else bound
+        if passed > bound and not (self.is_json and is_blank):
             yield np.array([passed], np.uint64)
 
-
-def _blank(
-    bounds: NDArray[Any], begin: int, values: NDArray[np.uint8], passed: int, before: int
-) -> NDArray[np.bool_]:
-    """Which lines have no content, by where they end, the first's beginning, and their bytes."""
-    lengths = np.diff(bounds, prepend=begin)
-    found: NDArray[np.bool_] = lengths == 1
-    for place in np.flatnonzero(lengths == 2):
-        at = int(bounds[place]) - 2 - passed
-        found[place] = (before if at < 0 else values[at]) == _RETURN
-    return found
+    def _check(self, file: File, first: int, count: int) -> None:
+        """Raises an error for a file that holds one value, by its first row."""
+        (head,) = self.content(file).read_ranges(file, [(0, min(first, _HEAD))])
+        head = head.strip().removeprefix(codecs.BOM_UTF8)
+        is_open = count > 1 and first <= _HEAD and head.endswith((b"[", b"{", b","))
+        is_array = count == 1 and ".json" in PurePosixPath(file.path).suffixes
+        if (is_open and head.startswith((b"[", b"{"))) or (is_array and head.startswith(b"[")):
+            raise RecordError(
+                f"{file.path}: it is one value of JSON, and no lines of it; json.load reads it, "
+                "whose items are data for source, and jq -c '.[]' writes a line for each"
+            )
 
 
 def without_end(record: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 from lazyckpt.io.storage import File, storage_of
@@ -15,7 +16,12 @@ class StoredFile(io.RawIOBase):
         file: The file.
         start: The first byte that it has of it.
         stop: The byte behind the last; None for all.
+
+    Attributes:
+        error: Why bytes could not be read, which libraries in C lose; None if they could.
     """
+
+    error: Exception | None = None
 
     def __init__(self, file: File, start: int = 0, stop: int | None = None) -> None:
         self._file, self._start, self._at = file, start, 0
@@ -43,7 +49,12 @@ class StoredFile(io.RawIOBase):
         if not count:
             return b""
         begin = self._start + self._at
-        found = storage_of(self._file.path).read(self._file, begin, begin + count)
+        try:
+            found = storage_of(self._file.path).read(self._file, begin, begin + count)
+        except Exception as error:
+            self.error = error
+            raise
+        self.error = None
         self._at += count
         return found
 
@@ -51,3 +62,20 @@ class StoredFile(io.RawIOBase):
         found = self.read(len(buffer))
         buffer[: len(found)] = found
         return len(found)
+
+
+class ChunkStream(io.RawIOBase):
+    """Bytes that come some at a time, as Python has files that are read from the front."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._left = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left and (chunk := next(self._chunks, None)) is not None:
+            self._left = memoryview(chunk)
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count

@@ -15,7 +15,7 @@ from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.ranges import MAX_RECORD
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, RowOrigin, storage_of
-from lazyckpt.io.text import json_loads
+from lazyckpt.io.text import json_decoder, json_loads
 
 
 def iter_text(
@@ -64,6 +64,7 @@ def iter_jsonl(
     file: File | str | PathLike[str],
     *,
     loads: Callable[[Any], Any] | None = None,
+    encoding: str = "utf-8",
     max_record_bytes: int = MAX_RECORD,
 ) -> Iterator[Any]:
     """The values of a file of JSON lines from its front, as `iter_text` for lines.
@@ -71,6 +72,7 @@ def iter_jsonl(
     Args:
         file: One of a listing, or a path.
         loads: From the bytes of a line to a value, as for `read_jsonl`.
+        encoding: As for `read_jsonl`.
         max_record_bytes: A longer line is an error, and never in memory.
 
     Raises:
@@ -86,9 +88,10 @@ def iter_jsonl(
     ...     list(lz.io.iter_jsonl(f"{folder}/a.jsonl"))
     [[1], [2]]
     """
-    decode = checked("iter_jsonl", "loads", loads, optional(function)) or json_loads()
+    found = checked("iter_jsonl", "loads", loads, optional(function)) or json_loads()
+    code = checked("iter_jsonl", "encoding", encoding, encoding_check)
     most = checked("iter_jsonl", "max_record_bytes", max_record_bytes, positive)
-    return _Values(file, decode, most, keeps_blank=False)
+    return _Values(file, json_decoder(found, code), most, keeps_blank=False)
 
 
 class _Values(Iterator[Any]):
@@ -134,7 +137,7 @@ class _Values(Iterator[Any]):
         for line in self._lines:
             try:
                 length = len(line)
-                if not (keeps_blank or line.strip(b"\r\n")):
+                if not (keeps_blank or line.strip()):
                     offset += length
                     continue
                 made = decode(line)

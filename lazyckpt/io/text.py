@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from secrets import token_hex
 from typing import Any
@@ -53,24 +55,42 @@ class JsonRows(Records[Any]):
 
     reader = "read_jsonl"
 
-    def __init__(self, files: Files, options: Options, loads: Callable[[Any], Any] | None) -> None:
-        self.loads = loads or json_loads()
-        given = {} if loads is None else {"loads": loads}
-        scan = LineScan(options.compression, options.index_dir, skips_blank=True)
+    def __init__(
+        self, files: Files, options: Options, loads: Callable[[Any], Any] | None, encoding: str
+    ) -> None:
+        self._from_json = json_decoder(loads or json_loads(), encoding)
+        self._loads = json_loads() if loads is None and is_utf8(encoding) else None
+        given: dict[str, Any] = {} if loads is None else {"loads": loads}
+        given |= {"encoding": encoding} if encoding != "utf-8" else {}
+        scan = LineScan(options.compression, options.index_dir, is_json=True)
         super().__init__(files, scan, options, given)
 
     def decode(self, record: bytes) -> Any:
-        return self.loads(record)
+        return self._from_json(record)
 
     def decode_all(self, content: bytes, bounds: Numbers) -> list[Any]:
-        if "loads" not in self.arguments:
-            found = _loaded_at_once(self.loads, content)
+        if self._loads is not None:
+            found = _loaded_at_once(self._loads, content)
             if len(found) == len(bounds) - 1:
                 return found
         lines = content.removesuffix(b"\n").split(b"\n")
         if len(lines) == len(bounds) - 1:
-            return list(map(self.loads, lines))
+            return list(map(self._from_json, lines))
         return super().decode_all(content, bounds)
+
+
+def is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+
+
+def json_decoder(loads: Callable[[Any], Any], encoding: str) -> Callable[[bytes], Any]:
+    """What makes a value of a line; `loads` has it without what is around the value."""
+    return partial(_from_json, loads, None if is_utf8(encoding) else encoding)
+
+
+def _from_json(loads: Callable[[Any], Any], encoding: str | None, line: bytes) -> Any:
+    value = line.strip()
+    return loads(str(value, encoding) if encoding else value.removeprefix(codecs.BOM_UTF8))
 
 
 def _loaded_at_once(loads: Callable[[bytes], Any], lines: bytes) -> list[Any]:
@@ -152,7 +172,7 @@ def read_text(
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
 
     Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 1 MiB or so of
+        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
         gzip, a small gzip member or a zstd frame. The last read blocks are kept;
         `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
 
@@ -181,6 +201,7 @@ def read_jsonl(
     files: Any,
     *,
     loads: Callable[[Any], Any] | None = None,
+    encoding: str = "utf-8",
     compression: Compression = "infer",
     max_record_bytes: int = MAX_RECORD,
     index_dir: str | os.PathLike[str] | None = None,
@@ -190,13 +211,15 @@ def read_jsonl(
     """The values of JSON lines files, by number.
 
     Where lines begin is found once and kept in an index of 8 bytes a line. Blank lines are
-    no rows; a last line needs no newline.
+    no rows; a last line needs no newline. A byte order mark in front of a value is none of it.
 
     Args:
         files: A listing by `lazyckpt.io.files`, or patterns for one.
-        loads: From the bytes of a line to a row; by default orjson's where it is
-            installed, else the standard library's. The two differ in ints beyond 64 bits,
-            which orjson makes floats, and lone surrogates, which it refuses.
+        loads: From the bytes of a line to a row, without the white space around them; from a str
+            where `encoding` isn't "utf-8". By default orjson's where it is installed, else the
+            standard library's. The two differ in ints beyond 64 bits, which orjson makes floats,
+            and lone surrogates, which it refuses.
+        encoding: One in which a newline is one byte.
         compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
             else "none", "gzip" or "zstd".
         max_record_bytes: A longer line is an error; of a line that isn't read nothing is.
@@ -210,8 +233,8 @@ def read_jsonl(
 
     Raises:
         ArgumentError: For a file that has no random access, such as `.xz`.
-        RecordError: When a line is read that is longer, or no JSON; it names the record,
-            its offset and the file.
+        RecordError: A file is one value over several lines, or an array in a `.json`; or, when a
+            line is read, it is longer, or no JSON; it names the record, its offset and the file.
         SourceChanged: When a file is read that changed since the listing.
         PipelineError: The index can't be written, or a compressed file is damaged.
 
@@ -222,7 +245,7 @@ def read_jsonl(
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
 
     Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 1 MiB or so of
+        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
         gzip, a small gzip member or a zstd frame. The last read blocks are kept;
         `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
 
@@ -243,4 +266,5 @@ def read_jsonl(
     """
     options = Options.of("read_jsonl", compression, max_record_bytes, index_dir, executor, progress)
     found = checked("read_jsonl", "loads", loads, optional(function))
-    return JsonRows(as_files(files, "read_jsonl"), options, found)
+    code = checked("read_jsonl", "encoding", encoding, encoding_check)
+    return JsonRows(as_files(files, "read_jsonl"), options, found, code)

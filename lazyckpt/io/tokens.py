@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from lazyckpt.core.checks import Unfit, checked, optional, positive
+from lazyckpt.core.checks import Unfit, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.rows import RecordError, Rows, decoding
@@ -21,6 +21,7 @@ from lazyckpt.io.stored_file import StoredFile
 
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = 34  # bytes of an index of Megatron's, before what it says of sequences
+_LLM_C, _LLM_C_MAGIC = 1024, 20240520  # bytes of a header of llm.c's, and its first number
 MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
 
 
@@ -133,21 +134,30 @@ class TokenRows(Rows[NDArray[Any]]):
         return part.start + first * width, part.start + (first + size) * width
 
 
-def _part(file: File, dtype: np.dtype[Any] | None, name: str | None) -> TokenPart:
+def _part(file: File, dtype: np.dtype[Any] | None, offset: int, name: str | None) -> TokenPart:
     if file.path.endswith(".npy"):
         return _array(file, 0, StoredFile(file))
     if file.path.endswith(".npz"):
         return _member(file, name)
     index = _index_of(file)
+    if index is not None and offset:
+        raise ArgumentError(f"read_tokens: {index.path} says where tokens are; offset={offset} too")
     found = dtype if index is None else _index_header(index)[0]
     if found is None:
         raise ArgumentError(
             f"read_tokens: {file.path} doesn't say of what type its tokens are: "
             'give dtype="uint16"'
         )
-    if file.size % found.itemsize:
-        raise RecordError(f"{file.path}: {file.size:,} bytes are no whole number of {found.name}")
-    return TokenPart(found, 0, file.size // found.itemsize, None, index)
+    size = file.size - offset
+    if size < 0 or size % found.itemsize:
+        raise RecordError(f"{file.path}: {size:,} bytes are no whole number of {found.name}")
+    if index is None and not offset and file.size >= _LLM_C:
+        magic, _, count = np.frombuffer(storage_of(file.path).read(file, 0, 12), "<i4").tolist()
+        if magic == _LLM_C_MAGIC and count * found.itemsize == file.size - _LLM_C:
+            raise ArgumentError(
+                f"read_tokens: {file.path} begins with a header of llm.c: give offset={_LLM_C}"
+            )
+    return TokenPart(found, offset, size // found.itemsize, None, index)
 
 
 def _array(file: File, start: int, source: Any) -> TokenPart:
@@ -227,10 +237,15 @@ def _documents(file: File, index: File, dtype: np.dtype[Any]) -> _Documents:
     starts = np.frombuffer(content, "<i8", sequences, 4 * sequences)
     documents = np.frombuffer(content, "<i8", bounds, 12 * sequences)
     begins = np.concatenate([[0], np.cumsum(lengths)])
-    if not np.array_equal(begins[:-1] * dtype.itemsize, starts) or begins[-1] * dtype.itemsize > (
-        file.size
-    ):
+    is_rising = (lengths >= 0).all() and np.array_equal(begins[:-1] * dtype.itemsize, starts)
+    if not is_rising or begins[-1] * dtype.itemsize > file.size:
         raise RecordError(f"{index.path}: its sequences aren't those of {file.path}")
+    ends = [*documents[:1], *documents[-1:]]
+    if ends != [0, sequences] or (np.diff(documents) < 0).any():
+        raise RecordError(
+            f"{index.path}: its documents don't hold its {sequences:,} sequences: their bounds "
+            f"must rise from 0 to that, and are {documents}"
+        )
     return _Documents(max(0, bounds - 1), begins[documents])
 
 
@@ -258,6 +273,7 @@ def read_tokens(
     length: int | None = None,
     stride: int | None = None,
     dtype: DTypeLike | None = None,
+    offset: int = 0,
     name: str | None = None,
 ) -> TokenRows:
     """Rows of tokens, by number: of `length` each, or documents.
@@ -274,6 +290,7 @@ def read_tokens(
             by default `length`. With `length=1025, stride=1024` each row has the first
             token of the next one too, as its last target.
         dtype: The type of plain numbers, little endian, such as "uint16". Others say theirs.
+        offset: How many bytes there are before plain numbers, such as 1024 in files of llm.c.
         name: The array's in an `.npz`, if there are several.
 
     Returns:
@@ -314,10 +331,11 @@ def read_tokens(
     size = checked("read_tokens", "length", length, optional(positive))
     step = checked("read_tokens", "stride", stride, optional(positive))
     kind = checked("read_tokens", "dtype", dtype, optional(numbers_check))
+    passed = checked("read_tokens", "offset", offset, natural)
     key = checked("read_tokens", "name", name, optional(_text))
     if step is not None and size is None:
         raise ArgumentError(f"read_tokens: stride={step} is given, and no length")
     listed = as_files(files, "read_tokens")
-    parts = [_part(file, kind, key) for file in listed]
-    others = {"dtype": kind and kind.str, "name": key}
+    parts = [_part(file, kind, passed, key) for file in listed]
+    others = {"dtype": kind and kind.str, "offset": passed or None, "name": key}
     return TokenRows("read_tokens", listed, parts, size, step, others)

@@ -122,7 +122,7 @@ def coded_source(call: Call, codes: Codes, number: int) -> Machine[int]:
         return codes.ahead(number, position[0], affine(offsets, position[1]))
 
     starts = machine.view and machine.view.block_starts
-    view: View[int] = View(Table(index, is_there=True), ahead, starts)
+    view: View[int] = View(Table(index, is_ours=True), ahead, starts)
     return machine._replace(
         step=step,
         flow=viewing(jump, view),

@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lazyckpt.core.call import Call, Chain, runnable
+from lazyckpt.core.call import Call, Chain, naming, runnable
 from lazyckpt.core.checks import Unfit, checked, cut
 from lazyckpt.core.content import Entries, alike_functions, decode
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import MISFITS, Machine, Reread, apart, entered, fitting
+from lazyckpt.core.machine import MISFITS, MOST, Machine, Reread, apart, begun, entered, fitting
 from lazyckpt.core.ranks import finest, rank_of
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import is_function
@@ -50,7 +50,7 @@ def check_rank(state: State, chain: Chain) -> None:
 
 def _remedy(state: State, chain: Chain) -> str:
     try:
-        carried(state.stages, state.position, chain, items=state.own_items)
+        followed(state, chain)
     except (InvalidState, SourceChanged):
         return ""
     return "lz.rebase(state, pipeline) carries it over; "
@@ -64,14 +64,16 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
 
     - the size of batches, the length of the rows of `concat_then_split`, the number of shards,
       the count of a `repeat`
-    - functions and what they are called with, and stages of functions, which may be
-      inserted or removed: from here on
+    - functions and what they are called with, what fills up packed rows, and stages of
+      functions, which may be inserted or removed: from here on
     - `exclude` inserted, or its ranges: what it leaves out from here on
     - other stages inserted: they begin here, as at the beginning of an epoch
-    - the weights of a `mix` and the budget of `token_batch`, which hold from here on; the
-      pipelines of a `mix`, changed as here, added or removed, and of `lanes`, changed as here
-    - the files of a listing or of a reader, behind which others were appended: they come
-      behind the rest, unless a stage orders whole epochs, such as `shuffle`
+    - the weights of a `mix` and the budget of `token_batch`, which hold from here on; a function
+      of weights needs a name, as `schedule` gives it
+    - the pipelines of a `mix`, changed as here, added or removed, and of `lanes`, changed as here
+    - the data, to which items were appended: a longer sequence, table or array, more files of a
+      listing or of a reader. The epoch goes on to the new end; if a stage orders whole epochs,
+      such as `shuffle`, change between two epochs
     - seeds, of what draws for each item by itself at any time, and of what shuffles between
       two epochs
 
@@ -102,6 +104,7 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
 def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
     """`rebase` of a state, where its pipeline is known, whose functions a state doesn't have."""
     items = found.own_items
+    _check_named(found, pipeline, was)
     rank = finest(found.rank, pipeline.own_rank)
     position = carried(found.stages, found.position, pipeline, items=items, was=was)
     check_rank(found, pipeline)
@@ -119,6 +122,20 @@ def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
         Rebased(found.items, given(pipeline.machine, position)),
         rank,
     )
+
+
+def _check_named(found: State, pipeline: Chain, was: Chain | None) -> None:
+    """Refuse a function that decides the order where nobody can tell whether it is another one."""
+    unnamed = [each for call in pipeline.calls for each in call.unnamed]
+    if not unnamed or (was is None and found.stages == pipeline.entries):
+        return
+    before = [each for call in was.calls for each in call.unnamed] if was is not None else []
+    if not alike_functions([value for _, value in before], [value for _, value in unnamed]):
+        what, function = unnamed[0]
+        raise StateMismatch(
+            f"a state cannot follow this change: {what} is a function, which a state doesn't "
+            f"record, so it may be another one. {naming(function)}"
+        )
 
 
 def carried(
@@ -162,15 +179,15 @@ def _carried(
     items: int | None,
 ) -> Position:
     wanted = [_check(pair, chain) if pair.differs else None for pair in pairs]
+    before = _before(pairs, chain)
     with fitting(position):
-        new = _rebuilt(stages, position, pairs, chain, items)
+        new = _rebuilt(stages, position, pairs, chain, before, items)
     entered(chain.machine, new)
     with fitting(new):
         _check_behind(pairs, wanted, chain, new)
-    before = _before(pairs, chain)
     if before.machine.epoch(new) != chain.machine.epoch(new):
         raise StateMismatch(f"the state stands beyond the end after {_changes(pairs)}")
-    if any("any" in _wanted(pair, chain) for pair in pairs if pair.met):
+    if any({"any", "grown"} & _wanted(pair, chain) for pair in pairs if pair.met):
         with fitting(new):
             apart = _held_apart(before, chain, new)
         if apart is not None:
@@ -233,7 +250,7 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
                     if name in was
                     else known[name].default
                     for name in pair.changed
-                    if name in checks
+                    if name in checks and not call.combinator.changes_items(name)
                 }
                 if any(each is inspect.Parameter.empty for each in old.values()):
                     raise InvalidState("the state lacks an argument")
@@ -262,7 +279,8 @@ def _check(pair: Pair, chain: Chain) -> set[str]:
     if pair.met:
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         for name in pair.changed:
-            may = name in call.combinator.elastic.changes and not machine.rate.whole_epoch
+            wanted = call.combinator.elastic.changes.get(name)
+            may = wanted == "blind" or (wanted and not machine.rate.whole_epoch)
             if not may and name != "seed":  # which may begin with an epoch
                 raise _refused(pair, f"{name} decides the order")
         _arguments_before(pair, call)
@@ -281,16 +299,19 @@ def _check_behind(
     behind: list[tuple[Call, Machine[Any], Position]] = []
     gone: list[Pair] = []
     for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
-        if {"here", "any"} & (each or set()) and (dealt := _dealt_apart(behind)) is not None:
+        if {"here", "any", "grown"} & (each or set()) and (
+            dealt := _dealt_apart(behind)
+        ) is not None:
             where = f"ranks behind {dealt!r} stand at places of their own"
             raise _refused(pair, f"{where}: change only what is behind it")
         if "lockstep" in (each or ()) and gone:
             raise _refused(pair, f"{gone[0].name} behind it had ranks at places of their own")
         if pair.new == 0 and not (pair.name in registry and registry[pair.name].pointwise):
             gone.append(pair)
+        is_ordered = any(machine.rate.whole_epoch for _, machine, _ in behind)
         for call, machine, here in behind:
             for kind in sorted(each or ()):
-                if obstacle := _obstacle(kind, call, machine, here):
+                if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
                     raise _refused(pair, f"{call!r} behind it {obstacle.replace('{}', pair.name)}")
         if pair.new:
             call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
@@ -325,21 +346,29 @@ def _wanted(pair: Pair, chain: Chain) -> set[str]:
     return {changes.get(name, "here") for name in pair.changed} | functions | pair.inner
 
 
-def _obstacle(wanted: str, call: Call, machine: Machine[Any], here: Position) -> str:
+def _obstacle(
+    wanted: str, call: Call, machine: Machine[Any], here: Position, *, is_ordered: bool
+) -> str:
     """Why a stage can't go on at a position where one before it changes; "" if it can.
 
     - "any": it may hold and count what it likes, if it doesn't depend on how long an epoch is
+    - "grown": likewise; if a stage orders whole epochs, it must not be amid one, nor may those
+      behind it hold what a resume would take again
     - "blind": what it holds must not depend on what the items are, only on their number
     - "here": it may count, and hold nothing that a resume would take again
     - "lockstep": it must have no place of its own, nor take more of some items than of others
     """
+    if machine.rate.whole_epoch and wanted == "grown":
+        remedy = "go on with what was there until the epoch ends, and change {} then"
+        return f"orders whole epochs; {remedy}" if _is_amid(machine, here) else ""
     if machine.rate.whole_epoch and wanted != "blind":
         return "orders whole epochs"
     if wanted == "lockstep" and not in_lockstep(machine):
         return "counts what it gives"
-    if wanted in ("blind", "here") and any(each.items for each in _held(machine, here)):
+    is_held = wanted in ("blind", "here") or (wanted == "grown" and is_ordered)
+    if is_held and any(each.items for each in _held(machine, here)):
         looks = {"look", "predicate"} & {*call.functions.values()}
-        if wanted == "here" or looks or not machine.rate.is_fixed:
+        if wanted != "blind" or looks or not machine.rate.is_fixed:
             return f"holds what {{}} gave; put {{}} behind {call.name}, or change between epochs"
     return ""
 
@@ -363,7 +392,12 @@ def _refused(pair: Pair, reason: str) -> StateMismatch:
 
 
 def _rebuilt(
-    stages: Entries, position: Position, pairs: list[Pair], chain: Chain, items: int | None
+    stages: Entries,
+    position: Position,
+    pairs: list[Pair],
+    chain: Chain,
+    before: Chain,
+    items: int | None,
 ) -> Position:
     """The position, taken apart as the old stages have it and put together as the new ones do."""
     parts = places(stages, position)
@@ -390,7 +424,17 @@ def _rebuilt(
             here = (here, *(part.own or ()))
             if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
                 raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
+            if pairs[0].changed and machine.rate.whole_epoch:
+                here = _still_ended(before.machines[pair.new - 1], machine, here)
     return here
+
+
+def _still_ended(before: Machine[Any], machine: Machine[Any], here: Position) -> Position:
+    """The end of an epoch of a stage that orders all of it, where it was at the end before."""
+    is_amid = before.skip is not None and before.skip(here, 1)[1]
+    if is_amid or machine.skip is None or not begun(before, here):
+        return here
+    return machine.skip(machine.init(machine.epoch(here)), MOST)[0]
 
 
 def _source(pair: Pair, part: Place, call: Call) -> Position:

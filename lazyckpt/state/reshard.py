@@ -151,14 +151,14 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
         _check_count(states, pair)
     if apart and not pair.changed:
         return states
-    _check_agreement(states, f", as they may behind {apart[0]!r}" if apart else "")
-    if not pair.changed:
-        return states if len(states) > 1 else states * num_shards
     if apart:
         raise StateMismatch(
             f"reshard: {apart[0]!r} behind {pair.name} counts or holds what a rank has had; "
             "put it before, or read per rank by lanes"
         )
+    _check_agreement(states)
+    if not pair.changed:
+        return states if len(states) > 1 else states * num_shards
     if machines[pair.new - 1].rate.whole_epoch:
         raise StateMismatch(f"reshard: the parts of {pair.name} are contiguous")
     state = states[0]
@@ -180,7 +180,7 @@ def _check_count(states: list[State], pair: Pair) -> None:
             )
 
 
-def _check_agreement(states: list[State], why: str = "") -> None:
+def _check_agreement(states: list[State]) -> None:
     for rank, state in enumerate(states):
         if of_all(state) != of_all(states[0]):
-            raise StateMismatch(f"ranks 0 and {rank} disagree{why}: {diff(states[0], state)}")
+            raise StateMismatch(f"ranks 0 and {rank} disagree: {diff(states[0], state)}")

@@ -285,7 +285,8 @@ class State(Pictured):
         if len(own) > 1:
             raise InvalidState(
                 f"the states of {len(own)} ranks, not one: {brief(', '.join(map(str, own)))}; "
-                f"take that of one, such as found[{str(min(own))!r}]"
+                f"take that of one, such as found[{str(min(own))!r}], or lz.reshard all for "
+                "another number of ranks"
             )
         return State.from_json(*own.values()) if own else _from(found, False)
 

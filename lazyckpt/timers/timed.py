@@ -157,9 +157,8 @@ def _timed_view(view: View[T], stage: Stage) -> View[T]:
         table.get if table.is_there else _timed(table.get, stage, _one),
         table.rows and _timed(table.rows, stage, _same),
         table.stacked and _stacked(table.stacked, stage),
-        table.is_there,
+        table.is_ours,
         table.spaced,
-        table.is_read_ahead,
     )
     return view._replace(table=made, ahead=_timed(view.ahead, stage, None))
 

@@ -141,3 +141,30 @@ def test_the_rows_of_a_batch_are_gone_when_the_next_is_made(kind: Any, collate: 
         for batch in lz.run(rows | lz.batch(4, collate=collate)):
             del batch
         assert data.most == 4
+
+
+@pytest.mark.parametrize(
+    "padded",
+    [
+        lambda pad: lz.batch(2, pad=pad),
+        lambda pad: lz.shard(num_shards=2, index=1, remainder="pad", pad=pad),
+        lambda pad: lz.shard(num_shards=2, index=1, remainder="pad", pad=pad, contiguous=True),
+    ],
+)
+def test_padding_is_part_of_a_pipeline_and_may_be_rebased(padded: Any) -> None:
+    values: list[Any] = [-1, None, "#", [0] * 999, [1] * 999, {"x": np.zeros(2)}, {"x": np.ones(2)}]
+    data = lz.source(range(5))
+    for pad in values:
+        state = lz.state_at(data | padded(pad), 1)
+        assert len(state.to_json()) < 300
+        for other in values:
+            new = data | padded(other)
+            if other is pad:
+                assert lz.run(new, state.to_json()).state == state
+                continue
+            with pytest.raises(lz.StateMismatch, match="pad"):
+                lz.run(new, state)
+            assert repr(list(lz.run(new, lz.rebase(state, new)))) == repr(list(new)[1:])
+    assert len(list(data | padded(dict) | lz.shuffle(2, seed=0)))  # no function of the order
+    mark = object()  # which has no contents to compare
+    assert list(lz.run(data | padded(mark), lz.state_at(data | padded(object()), 1)))[-1]

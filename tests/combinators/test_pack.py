@@ -232,3 +232,18 @@ def test_what_is_dropped_is_counted_by_every_executor(name: str) -> None:
         with lz.run(pipeline, executor=executor, on_error="skip") as run:
             assert [state for _, state in run.with_state()] == states
             assert (run.skipped, run.skipped.first) == (9, here.skipped.first)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_fills_up_rows_is_part_of_a_pipeline_and_may_be_rebased(name: str) -> None:
+    documents, cut = ([[5, 6, 7]], 0) if name == "pack_by_plan" else ([[5, 6, 7]] * 3, 1)
+    data = lz.source(documents)
+    old, new = (data | ROWS[name](pad={"tokens": number}) for number in (8, 9))
+    same = data | ROWS[name](pad={"tokens": np.int64(8)})
+    state = lz.state_at(old, cut)
+    assert lz.run(same, state).state == state
+    for other in (new, data | ROWS[name]()):
+        with pytest.raises(lz.StateMismatch, match=rf"{name}\(.*pad"):
+            lz.run(other, state)
+        rows = list(lz.run(other, lz.rebase(state, other)))
+        assert repr(rows) == repr(list(other)[cut:])

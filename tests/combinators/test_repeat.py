@@ -67,6 +67,39 @@ def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
         next(iter(endless | lz.skip(2) | lz.batch(2)))
 
 
+def kept(rate: float) -> Any:
+    """By chance about one item of so many, another one in each epoch."""
+    draws: Any = lz.random_map(lambda rng, x: x if rng.random() < rate else -1, seed=0)
+    return draws | lz.filter(lambda x: x >= 0)
+
+
+@pytest.mark.parametrize("data", [[7], range(3), Stream([7]), Stream(range(3))])
+def test_epochs_that_are_empty_by_chance_are_passed_over(data: Any) -> None:
+    endless = lz.source(data) | kept(0.1) | lz.repeat()
+    found = list(islice(endless, 20))
+    assert found == list(lz.source(data) | kept(0.1) | lz.repeat(900))[:20]
+    check_pipeline(endless, limit=20)
+    mixed = lz.mix([lz.source(data) | kept(0.1), lz.count()], [1, 1], seed=0, stop="never")
+    assert [x for x in islice(mixed, 12) if x in found]
+    run = lz.run(lz.source(data) | lz.random_map(failing, seed=0) | lz.repeat(), on_error="skip")
+    assert {*islice(run, 9)} <= {*data}
+
+
+def failing(rng: Any, x: int) -> int:
+    if rng.random() < 0.9:
+        raise ValueError(x)
+    return x
+
+
+@pytest.mark.parametrize("data", [range(3), Stream(range(3)), range(20_000)])
+def test_a_stream_that_never_has_items_is_not_repeated_for_ever(data: Any) -> None:
+    nothing = lz.source(data) | lz.filter(lambda x: False)
+    for endless in (nothing | lz.repeat(), nothing | lz.batch(2) | lz.repeat(3) | lz.repeat()):
+        for read in (lambda p: next(iter(p)), lambda p: lz.step(p, lz.init(p))):
+            with pytest.raises(lz.PipelineError, match="to repeat for ever is empty"):
+                read(endless)
+
+
 @pytest.mark.parametrize("count", [1, 3, None])
 @pytest.mark.parametrize("data", [[4, 5, 6], range(2), b"ab", list(range(513))], ids=len)
 def test_epochs_of_few_items_that_are_there_have_the_places_of_any_other(

@@ -137,14 +137,52 @@ def test_a_function_with_a_name_is_told_by_it() -> None:
 
 
 def test_without_a_window_weights_change_from_here_on() -> None:
-    run = lz.run(mixed(lz.schedule(lambda n: [1, 0], name="first")))
-    for number, weights in enumerate(
-        [lz.schedule(lambda n: [0, 1], name="second"), lambda n: [0, 1], lz.schedule({0: [0, 1]})]
-    ):
+    first = mixed(lz.schedule(lambda n: [1, 0], name="first"))
+    for before in (first, mixed(lambda n: [1, 0])):
+        run = lz.run(before)
         next(run)
-        run.change(mixed(weights))
-        assert next(run) == 1000 + number
-        run.change(mixed(lambda n: [1, 0]))
+        for number, weights in enumerate(
+            [lz.schedule(lambda n: [0, 1], name="second"), [0, 1], lz.schedule({0: [0, 1]})]
+        ):
+            run.change(mixed(weights))
+            assert next(run) == 1000 + number
+            run.change(first)
+
+
+def leaning(first: int) -> Any:
+    return lambda n: [first, 1]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda weights: mixed(weights),
+        lambda weights: lz.concat(mixed(weights) | lz.take(90)),
+        lambda weights: lz.mix([mixed(weights), lz.count()], [1, 0], seed=0),
+    ],
+)
+def test_a_bare_function_is_not_rebased_unless_it_is_known_to_be_the_same(around: Any) -> None:
+    named, bare = around(lz.schedule(leaning(0), name="v1")), around(leaning(0))
+    batches = bare | lz.batch(2)
+    assert lz.rebase(lz.state_at(bare, 3), bare) == lz.state_at(bare, 3)
+    for state, new in (
+        (lz.state_at(named, 3), bare),
+        (lz.state_at(named | lz.batch(2), 3), batches),
+        (lz.state_at(bare | lz.batch(3), 3), batches),
+    ):
+        with pytest.raises(lz.StateMismatch, match=r'weights=.*may be another .*, name="v1"\)'):
+            lz.rebase(state, new)
+        with pytest.raises(lz.StateMismatch) as caught:
+            lz.run(new, state)
+        assert "lz.rebase" not in str(caught.value)
+    run = lz.run(batches)
+    next(run)
+    run.change(around(leaning(0)) | lz.batch(3))
+    assert next(run) == list(islice(bare, 2, 5))
+    before = run.state
+    with pytest.raises(lz.StateMismatch, match="a function, which a state doesn't record"):
+        run.change(around(leaning(1)) | lz.batch(3))
+    assert run.state == before
 
 
 BEHIND = [
@@ -192,7 +230,7 @@ def test_a_bare_function_is_refused_where_a_resume_would_ask_it_again(name: str,
         (lambda: lz.schedule({0: [0, 0]}), "above 0 in at least one place"),
         (lambda: lz.schedule({0: 3}), "a sequence of at least one number"),
         (lambda: lz.schedule({0: [1], 5: [1, 1]}), r"as many weights .* not \[1, 2\]"),
-        (lambda: lz.schedule({0: [1]}, interpolate="cubic"), "'linear' or None, got .*'cubic'"),
+        (lambda: lz.schedule({0: [1]}, interpolate="cubic"), "be 'linear' or None, got .*'cubic'"),
         (lambda: lz.schedule({0: [1]}, name="v1"), "name='v1' is for a function"),
         (lambda: lz.schedule(max), "a function needs a name"),
         (lambda: lz.schedule(max, name=""), "a str of 1 to 40 characters or None"),

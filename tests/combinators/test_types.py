@@ -93,7 +93,19 @@ def test_a_column_is_an_argument(stage: Callable[[Any], Any], kind: Any) -> None
 
 
 @pytest.mark.parametrize(
-    "values", [[b"\x01\x00", b"\x02"], [b"a"], [[b"a\x00"], [b"b"]], [None, "a"], [1, None]]
+    "values",
+    [
+        [b"\x01\x00", b"\x02"],
+        [b"a"],
+        [[b"a\x00"], [b"b"]],
+        [None, "a"],
+        [1, None],
+        [True, False],
+        [1, 2.5],
+        [2**53, 0.5],
+        [2**64 - 1, 2**63],
+        [2**70, -1],
+    ],
 )
 def test_columns_have_values_as_they_were_given(values: Any) -> None:
     found = [row["x"] for row in lz.columns(x=values)]
@@ -107,6 +119,10 @@ def test_columns_have_values_as_they_were_given(values: Any) -> None:
         ([True, "a"], "in place of True"),
         ([b"a", "a"], "in place of b'a'"),
         (["a\x00"], r"'a' in place of 'a\\x00'"),
+        ([True, 2], r"1 in place of True \(bool\)"),
+        ([[0.5], [False]], r"0.0 in place of False \(bool\)"),
+        ([2**60 + 1, 0.5], rf"in place of {2**60 + 1} \(int\)"),
+        ([2**63, 1], rf"in place of {2**63} \(int\)"),
         (np.ma.masked_equal([1, 2], 2), r"x has a mask, .* \.filled\(value\)"),
     ],
 )
@@ -116,3 +132,20 @@ def test_columns_refuse_what_no_array_holds(values: Any, message: str) -> None:
     if isinstance(values, list):
         kept = lz.columns(x=np.array(values, object))
         assert [row["x"] for row in kept] == values
+
+
+@pytest.mark.parametrize(
+    "values", [[2**63 + 1, -1], [2**60 + 1, 0.5], [np.uint64(2**63 + 1), np.int64(-1)]]
+)
+def test_no_int_is_rounded(values: list[Any]) -> None:
+    """NumPy makes floats of ints beside floats, and of ints below and above 2**63."""
+    arrays = [np.array([each]) for each in values]
+    batches = lz.batch(2, collate=lz.stack)
+    packers = [lz.pack_first_fit(2, num_bins=1), lz.concat_then_split(2)]
+    cases = [(items, batches) for items in (values, arrays)]
+    cases += [(items, packer) for items in ([values], arrays) for packer in packers]
+    for items, stage in cases:
+        with pytest.raises(ValueError, match=f"{max(values)} can't be in one array"):
+            list(lz.source(items) | stage)
+    same = [values[0]] * 2
+    assert lz.stack(same).tolist() == same

@@ -8,7 +8,8 @@ import pickle
 import re
 import subprocess
 import sys
-from collections import OrderedDict, namedtuple
+from array import array
+from collections import ChainMap, OrderedDict, UserDict, UserList, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -18,6 +19,7 @@ from fractions import Fraction
 from operator import le
 from pathlib import PurePosixPath
 from random import Random
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -85,7 +87,10 @@ VALUES: list[Any] = [
     np.datetime64(1, "ns"), np.datetime64(2, "ns"), np.dtype("u1"), np.dtype("u2"),
     OrderedDict(a=1, b=2), OrderedDict(b=2, a=1), Kept(8), Kept(16),
     np.array([[1, 2]]).view(np.matrix), np.ma.array([1, 2], mask=[0, 1]),
-    np.ma.array([1, 2], mask=[0, 0]),
+    np.ma.array([1, 2], mask=[0, 0]), deque([1]), deque([2]), deque([1], maxlen=1), UserList([1]),
+    UserDict(a=1), UserDict(a=2), ChainMap({"a": 1}), ChainMap({"a": 2}), array("i", [1]),
+    array("i", [2]), memoryview(b"a"), memoryview(b"b"), MappingProxyType({"a": 1}),
+    MappingProxyType({"a": 2}), SimpleNamespace(a=1), SimpleNamespace(a=2), SimpleNamespace(b=1),
 ]  # fmt: skip
 
 

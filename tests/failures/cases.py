@@ -91,6 +91,7 @@ def stages() -> st.SearchStrategy[lz.Stage[Any, Any]]:
         ),
         st.builds(lambda n, b: lz.group_by(halved) | lz.map(Second(b)), few, bad),
         st.builds(lambda n: lz.interleave_map(doubled, cycle_length=n), few),
+        bad.map(lambda b: lz.enumerate() | lz.map(Sum(b))),
         st.builds(lambda n: lz.repeat(n), st.integers(1, 3)),
         st.builds(lambda n: lz.take(n), st.integers(0, 30)),
         st.builds(lambda n: lz.skip(n), few),
@@ -121,13 +122,14 @@ def lines(draw: st.DrawFn, most: int = 5) -> lz.Pipeline[int]:
 @st.composite
 def networks(draw: st.DrawFn) -> lz.Pipeline[int]:
     """Pipelines that leave some out in parts, before windows, and again and again."""
-    kind = draw(st.sampled_from(["line", "line", "concat", "interleave", "mix"]))
+    kind = draw(st.sampled_from(["line", "line", "concat", "interleave", "mix", "in turn"]))
     if kind == "line":
         line: Any = draw(lines())
     else:
         parts = draw(st.lists(lines(2), min_size=2, max_size=3))
-        if kind == "mix":
-            line = lz.mix(parts, [1, 2, 1][: len(parts)], seed=0)
+        if kind in ("mix", "in turn"):
+            is_fixed = kind == "in turn"
+            line = lz.mix(parts, [1, 2, 1][: len(parts)], seed=0, deterministic=is_fixed)
         else:
             line = lz.concat(*parts) if kind == "concat" else lz.interleave(*parts)
         for stage in draw(st.lists(stages(), max_size=3)):

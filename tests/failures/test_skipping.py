@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,10 @@ CASES: dict[str, tuple[lz.Pipeline[Any], list[Any] | None]] = {
     ),
     "concat": (lz.concat(NUMBERS | lz.map(picky), NUMBERS), GOOD + list(range(50))),
     "mix": (lz.mix([NUMBERS | lz.map(picky), NUMBERS], [1, 1], seed=0), None),
+    "interleave": (
+        lz.interleave(NUMBERS | lz.map(picky), NUMBERS),
+        [x for n in range(50) for x in ([n, n] if n in GOOD else [n])],
+    ),
     "nothing fails": (NUMBERS | lz.map(str) | lz.batch(4), None),
 }
 
@@ -98,6 +103,36 @@ def test_what_fails_is_left_out(name: str) -> None:
             assert [(item, state.to_json()) for item, state in other.with_state()] == steps
             assert other.state == run.state
             assert other.skipped == run.skipped
+
+
+def marking(x: int) -> int:
+    return -1 if x % 7 == 3 else x
+
+
+ORDERED: dict[str, Callable[[Any], lz.Pipeline[Any]]] = {
+    "concat": lambda some: lz.concat(some, NUMBERS, some),
+    "interleave": lambda some: lz.interleave(some, NUMBERS),
+    "mix": lambda some: lz.mix([some, some | lz.map(str)], [2, 1], deterministic=True),
+    "within each other": lambda some: lz.concat(
+        lz.interleave(some | lz.map(str), some) | lz.shuffle(seed=1), some
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+@pytest.mark.parametrize("executor", [None, lz.threads(2), lz.processes(2)])
+def test_it_keeps_its_place_where_items_are_only_ordered(name: str, executor: Any) -> None:
+    shuffled = lz.shuffle(seed=3) | lz.shard(num_shards=2, index=1)
+    pipeline, marked = (ORDERED[name](NUMBERS | lz.map(fn)) | shuffled for fn in (picky, marking))
+    expected = [item for item in marked if "-1" not in str(item)]
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        steps = list(run.with_state())
+        assert [item for item, _ in steps] == expected
+        assert run.skipped == len(list(marked)) - len(expected) > 0
+    for cut in range(0, len(steps), 9):
+        again = lz.run(pipeline, steps[cut][1].to_json(), on_error="skip")
+        assert list(again) == expected[cut + 1 :]
+        assert again.skipped == run.skipped
 
 
 def told(pipeline: lz.Pipeline[Any], executor: lz.Executor | None) -> list[Any]:

@@ -6,13 +6,17 @@ import bz2
 import gzip
 import json
 import lzma
+import os
+import random
 import struct
 import sys
+import threading
 import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +25,8 @@ import lazyckpt as lz
 from lazyckpt.io import decompress, framed
 from lazyckpt.io import gzip as gzip_content
 from lazyckpt.io import zstd as zstd_content
-from tests.helpers import printed
-from tests.io.cases import check_reader, folder, written, zstd
+from tests.helpers import HANGS, printed
+from tests.io.cases import check_reader, folder, in_fork, written, zstd
 from tests.io.formats import bgzf
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
@@ -86,39 +90,111 @@ def test_streams_are_the_same_whatever_is_read_at_once(
 def inflating(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever undoes DEFLATE."""
     if request.param == "zlib":
-        monkeypatch.setattr(decompress, "_IGZIP", None)
-    assert (decompress._IGZIP is None) == (request.param == "zlib")
+        monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
+    owner = type(decompress.decompressor("gzip")).__name__
+    assert owner == {"isal": "IgzipDecompressor", "zlib": "_Inflate"}[request.param]
 
 
-@pytest.mark.parametrize(("version", "owner"), [("1.8.0", "Inflate"), ("1.10.1", "igzip")])
-def test_an_isal_whose_windows_abort_is_not_used(version: str, owner: str) -> None:
-    code = f"""
-import isal
-isal.__version__ = {version!r}
-from lazyckpt.io.decompress import inflate
-print(type(inflate(bytes(9))))
-"""
-    assert owner in printed(code)
+def deflated(*parts: bytes, flush: int = zlib.Z_NO_FLUSH, **how: int) -> bytes:
+    """A gzip member, flushed after each part: pigz does so after 128 KiB, a stored block each."""
+    made = zlib.compressobj(wbits=31, **how)
+    return b"".join([*(made.compress(part) + made.flush(flush) for part in parts), made.flush()])
 
 
-@pytest.mark.usefixtures("inflating")
-def test_a_large_member_has_seek_points(monkeypatch: pytest.MonkeyPatch) -> None:
+_RANDOM = random.Random(0)
+LINES = [f"{n} {_RANDOM.randbytes(8 * (n % 9)).hex()}" for n in range(20_000)]
+PARTS = [
+    "".join(f"{line}\n" for line in LINES[n : n + 999]).encode() for n in range(0, 20_000, 999)
+]
+BLOCKS: dict[str, Callable[[], bytes]] = {
+    "dynamic": lambda: deflated(*PARTS),
+    "fixed": lambda: deflated(*PARTS, strategy=zlib.Z_FIXED),
+    "stored": lambda: deflated(*PARTS, level=0),
+    "synced": lambda: deflated(*PARTS, flush=zlib.Z_SYNC_FLUSH),
+    "partly flushed": lambda: deflated(*PARTS, flush=zlib.Z_PARTIAL_FLUSH),
+    "fully flushed": lambda: deflated(*PARTS, flush=zlib.Z_FULL_FLUSH),
+    "of several members": lambda: (
+        deflated(PARTS[0])
+        + deflated(*PARTS[1:9], flush=zlib.Z_SYNC_FLUSH)
+        + deflated(*PARTS[9:], level=0)
+        + bytes(9)
+    ),
+}
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members are large from 1,000 bytes on."""
     monkeypatch.setattr(gzip_content, "MOST", 1000)
     monkeypatch.setattr(gzip_content, "SPACING", 1 << 16)
-    text = "".join(f"{n} {hash((n, 1)):x}\n" for n in range(4000))
-    files = written([gzip.compress(text.encode())], ".txt.gz")
-    place = folder()
-    rows = lz.io.read_text(files, index_dir=place)
-    assert rows[:] == text.splitlines()
-    assert rows[3777] == text.splitlines()[3777]
-    (points,) = place.glob("*.points")
-    points.unlink()
     gzip_content.content.cache_clear()
-    assert lz.io.read_text(files, index_dir=place)[3888] == text.splitlines()[3888]
-    executor = lz.processes(2)
+
+
+@pytest.mark.usefixtures("spans")
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_a_large_member_of_any_blocks_is_read_in_any_order(kind: str) -> None:
+    rows = lz.io.read_text(written([BLOCKS[kind]()], ".txt.gz"), index_dir=folder())
+    assert list(rows) == LINES
+    assert len(np.asarray(rows.block_starts)) > 9
+    assert [rows[n] for n in range(0, len(rows), 97)] == LINES[::97]
+    assert list(rows | lz.shuffle(seed=0) | lz.take(99)) == list(
+        LINES | lz.shuffle(seed=0) | lz.take(99)
+    )
+    with lz.run(lz.source(rows), lz.state_at(lz.source(rows), 12_345)) as run:
+        assert list(run) == LINES[12_345:]
+
+
+@pytest.mark.usefixtures("spans", "inflating")
+def test_seek_points_are_found_again_where_they_are_lost_or_damaged() -> None:
+    files, place = written([BLOCKS["synced"]()], ".txt.gz"), folder()
+    assert lz.io.read_text(files, index_dir=place)[3777] == LINES[3777]
+    (points,) = place.glob("*.points")
+    for spoil in (
+        points.unlink,
+        lambda: points.write_bytes(b"none"),
+        lambda: os.truncate(points, 3000),
+    ):
+        spoil()
+        gzip_content.content.cache_clear()
+        assert lz.io.read_text(files, index_dir=place)[3888] == LINES[3888]
+    rows = lz.io.read_text(files, index_dir=place)
     some = lz.shuffle(seed=0) | lz.take(60) | lz.map(str)
-    with lz.run(rows | some, executor=executor) as run:
-        assert list(run) == list(text.splitlines() | some)
+    with lz.run(rows | some, executor=lz.processes(2)) as run:
+        assert list(run) == list(LINES | some)
+
+
+@pytest.mark.usefixtures("spans")
+def test_a_large_member_that_changes_is_named() -> None:
+    files = written([BLOCKS["synced"]()], ".txt.gz")
+    rows = lz.io.read_text(files)
+    assert rows[3] == LINES[3]
+    Path(files[0].path).write_bytes(BLOCKS["stored"]())
+    with pytest.raises(lz.SourceChanged, match=r"000\.txt\.gz changed since it was listed"):
+        rows[19_000]
+
+
+@pytest.mark.usefixtures("spans")
+def test_a_fork_reads_what_a_thread_is_reading() -> None:
+    rows = lz.io.read_text(written([BLOCKS["synced"]()], ".txt.gz"))
+    assert rows[3] == LINES[3]
+    (reader,) = gzip_content.content(rows.row_index.folder).readers.kept.values()
+    is_reading, may_end = threading.Event(), threading.Event()
+    read = reader.source.read
+
+    def waiting(size: int) -> bytes:
+        is_reading.set()
+        may_end.wait(HANGS)
+        return read(size)
+
+    reader.source.read = waiting  # type: ignore[method-assign]
+    thread = threading.Thread(target=rows.__getitem__, args=(19_000,))
+    thread.start()
+    assert is_reading.wait(HANGS)
+    try:
+        assert in_fork(lambda: rows[12_345] != LINES[12_345]) == 0
+    finally:
+        may_end.set()
+        thread.join()
 
 
 @pytest.mark.usefixtures("inflating")
@@ -153,7 +229,7 @@ def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
     content = zstd_content.content(rows.row_index.folder)
-    assert sum(piece.size for piece in content._pieces.values()) <= 100
+    assert sum(piece.size for piece in content.pieces.kept.values()) <= 100
 
 
 @pytest.mark.parametrize("kind", [k for k in STREAMED if "," not in k])

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
@@ -34,7 +35,11 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
 ROWS: dict[str, st.SearchStrategy[Any]] = {
     "parquet": st.builds(dict, n=st.integers(-9, 9), text=TEXTS),
     "jsonl.zst": st.recursive(
-        st.none() | st.booleans() | st.integers() | TEXTS | st.floats(allow_nan=False, width=16),
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**64 - 1)
+        | TEXTS
+        | st.floats(allow_nan=False, width=16),
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
         max_leaves=3,
     ),
@@ -134,6 +139,19 @@ def row(n):
 rows = lz.source(range(9)) | lz.map(row)
 lz.io.convert(rows, sys.argv[1], format="parquet", rows_per_file=3)
 """
+
+
+def test_types_are_those_of_all_files_before_after_a_kill_too() -> None:
+    rows = [{"a": None}, {"a": 1}, {"a": 2}, {"a": 2.5}]
+    undisturbed, killed = folder(), folder()
+    lz.io.convert(rows[:3], undisturbed, format="parquet", rows_per_file=1)
+    broken = lz.source(rows[:3]) | lz.map(lambda row: row if row["a"] != 2 else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        lz.io.convert(broken, killed, format="parquet", rows_per_file=1)
+    lz.io.convert(lz.source(rows[:3]) | lz.map(dict), killed, format="parquet", rows_per_file=1)
+    for name in ("000000.parquet", "000001.parquet", "000002.parquet"):
+        assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
+    assert str(parquet.read_schema(killed / "000002.parquet").field("a").type) == "int64"
 
 
 def test_parquet_too_and_in_the_midst_of_a_file() -> None:

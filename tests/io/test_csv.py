@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+from io import StringIO
+from itertools import compress
+from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io import content
-from tests.io.cases import written
+from lazyckpt.io import csv as csv_module
+from tests.io.cases import folder, written
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 1 << 20])
@@ -19,6 +26,107 @@ def test_records_are_the_same_whatever_is_read_at_once(
     text = b'\r\nx,y\n\n1,"a\n""b""\r\n"\r\n\n"",2'
     rows = lz.io.read_csv(written([text], f".{chunk}.csv"))
     assert rows[:] == list(rows) == [{"x": "1", "y": 'a\n"b"\r\n'}, {"x": "", "y": "2"}]
+
+
+def parsed(text: str, skip_lines: int = 0) -> list[list[str] | None]:
+    """The records of a text as the csv module reads it; None for what it refuses."""
+    lines = StringIO(text, newline="")
+    for _ in range(skip_lines):
+        lines.readline()
+    reader, found = csv.reader(lines, strict=True), list[Any]()
+    while True:
+        try:
+            found.append(next(reader))
+        except StopIteration:
+            return [fields for fields in found if fields != []]
+        except csv.Error:
+            found.append(None)
+
+
+@pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "latin-1"])
+def test_records_are_those_of_the_csv_module_in_any_order(code: str) -> None:
+    """With quotes and byte order marks wherever they are."""
+    alphabet = 'ab,,""\n\r\n#é' + "\ufeff" * (code != "latin-1")
+
+    @settings(max_examples=max(100, settings.default.max_examples))
+    @given(st.text(st.sampled_from(alphabet), max_size=30), st.integers(0, 2))
+    @example('5",b\n1,"two\nlines"\n', 0)
+    @example('a,"b\n1,2\n3,"4"\n', 0)
+    @example("1,2\n\xff3,4\n", 0)
+    def holds(text: str, skip_lines: int) -> None:
+        content = text.encode(code)
+        text = text.removeprefix("\ufeff") if code == "utf-8" else text
+        files = written([content], ".csv")
+        records = parsed(text, skip_lines)
+        for fields in records:
+            names = [f"{n}" for n in range(len(fields or [0]))]
+            rows = lz.io.read_csv(
+                files, columns=names, encoding=code, skip_lines=skip_lines, index_dir=folder()
+            )
+            is_row = [each is not None and len(each) == len(names) for each in records]
+            expected = [dict(zip(names, e or (), strict=False)) for e in records]
+            source = lz.source(rows)
+            assert len(rows) == len(records)
+            with lz.run(lz.source(rows), on_error="skip") as run:
+                assert list(run) == [*compress(expected, is_row)]
+            for number in range(len(rows)):
+                if is_row[number]:
+                    assert rows[number] == expected[number]
+                    with lz.run(source, lz.state_at(source, number)) as run:
+                        assert next(run) == expected[number]
+                else:
+                    with pytest.raises(lz.io.RecordError, match=f"record {number} at byte "):
+                        rows[number]
+
+    holds()
+
+
+def test_one_stray_quote_is_one_record() -> None:
+    lines = ["x,y", *(f'{n},"{n}"' for n in range(1000))]
+    lines[500] = '499,"499'
+    rows = lz.io.read_csv(written(["\n".join(lines).encode()], ".csv"), index_dir=folder())
+    with lz.run(lz.source(rows), on_error="skip") as run:
+        assert [row["x"] for row in run] == [f"{n}" for n in range(1000) if n not in (499, 500)]
+    assert run.skipped == 1
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_header_is_what_is_behind_the_lines_that_are_left_out(end: bytes) -> None:
+    lines = [b'\xef\xbb\xbf# a comment, with a " in it', b"", b'"x",y,', b"", b"1,2,3"]
+    files = written([end.join(lines)] * 2, ".csv")
+    rows = lz.io.read_csv(files, skip_lines=1, index_dir=folder())
+    assert rows[:] == [{"x": "1", "y": "2", "": "3"}] * 2
+    named = lz.io.read_csv(files, skip_lines=3, columns=["a", "b", "c"], index_dir=folder())
+    assert named[:] == list(named) == [{"a": "1", "b": "2", "c": "3"}] * 2
+    assert repr(named).endswith("columns=['a', 'b', 'c'], skip_lines=3)")
+    assert lz.io.read_csv(files, skip_lines=9, index_dir=folder())[:] == []
+
+
+def test_a_line_that_is_too_large_is_an_error_and_the_next_one_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(csv_module, "MAX_RECORD", 20)
+    files = written([b"x,y\n1,2\n" + b"a" * 30 + b",b\n" + b"c,d\n"], ".csv")
+    rows = lz.io.read_csv(files, max_record_bytes=20)
+    assert (rows[0], rows[2]) == ({"x": "1", "y": "2"}, {"x": "c", "y": "d"})
+    with pytest.raises(lz.io.RecordError, match="it has 33 bytes, and max_record_bytes is 20"):
+        rows[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("größe,b\n1,2\n".encode("latin-1"), "'utf-8' codec can't decode"),
+        ("a,b\n1,2\n".encode("utf-16"), "'utf-8' codec can't decode"),
+        (b'a,"b" x\n1,2\n', "',' expected after '\"'"),
+        (b'a,"b\n1,2\n', "unexpected end of data"),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0), "'utf-8' codec can't decode|line contains NUL"),
+    ],
+)
+def test_a_header_that_is_none_is_an_error_that_names_the_file(content: bytes, reason: str) -> None:
+    files = written([content], ".csv")
+    with pytest.raises(lz.io.RecordError, match=f"{files[0].path}: .*({reason})"):
+        lz.io.read_csv(files)
 
 
 def test_other_forms_are_read() -> None:
@@ -45,7 +153,8 @@ def test_an_empty_file_has_no_rows_and_no_header() -> None:
         (b"1,\xff", "can't decode byte 0xff"),
         (b'1,"2', "unexpected end of data"),
         (b'1,"2"3', "',' expected after '\"'"),
-        (b'1,2"\n3,4"', "a quote stands in a field that isn't quoted"),
+        (b'1,"2\n3,4\n', "unexpected end of data"),
+        (b"1," + b"2" * (1 << 18), "field larger than field limit"),
     ],
 )
 def test_what_is_no_record_is_named(record: bytes, reason: str) -> None:
@@ -69,5 +178,5 @@ def test_a_file_of_other_columns_is_named() -> None:
 
 
 def test_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(lz.ArgumentError, match="need names of their own"):
+    with pytest.raises(lz.ArgumentError, match=r"need names of their own.*skip_lines=1 gives them"):
         lz.io.read_csv(written([b"a,a\n"], ".csv"))

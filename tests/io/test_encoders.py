@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import tarfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io import encoders
@@ -131,6 +136,100 @@ def test_a_row_that_does_not_fit_is_named(form: str, row: Any, message: str) -> 
 def test_a_column_that_does_not_fit_is_named(rows: list[Any], message: str) -> None:
     with pytest.raises(lz.PipelineError, match=message):
         convert(rows, "parquet", size=2)
+
+
+UTC5 = dt.timezone(dt.timedelta(hours=5))
+VALUES: list[Any] = [
+    None, True, 1, 2**53 + 1, 0.5, float("nan"), "1", b"1", b"\xff", "é",
+    np.int8(3), np.float32(0.1), np.float64(0.1), np.arange(2), np.array([0.5]), [], [1], (1.5,),
+    dt.date(2020, 1, 2), dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 2, 3, 4, 5, 6),
+    dt.datetime(2020, 1, 2, tzinfo=UTC5), dt.timedelta(seconds=1), dt.time(1, 2),
+    np.datetime64("2020-01-02"), np.datetime64("2020-01-02T00:00:00.000000001"),
+    Decimal("1.5"), Decimal("12.25"),
+    {"u": 1}, {"u": 1.5}, {"u": None}, {"U": 1}, {"u": 2, "v": "x"}, [{"u": 1}], [{"v": 1}], [None],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl.zst"])
+def test_rows_come_back_equal_or_are_an_error(form: str) -> None:
+    """Whatever came before them, and however many are in a file."""
+    read = lz.io.read_parquet if form == "parquet" else lz.io.read_jsonl
+
+    @settings(max_examples=max(60, settings.default.max_examples))
+    @given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=4), st.integers(1, 4))
+    @example([1, 1.5], 1)
+    @example([dt.date(2020, 1, 2), dt.datetime(2020, 1, 2, 3, 4)], 1)
+    @example([{"u": 1}, {"u": 2, "v": "x"}], 1)
+    @example(["é", b"1"], 2)
+    @example([dt.time(1, 2), np.datetime64("2020-01-02T00:00:00.000000001")], 1)
+    @example([np.datetime64("2020-01-02"), np.int8(3)], 2)
+    def holds(values: list[Any], size: int) -> None:
+        rows = [{"a": value} for value in values]
+        try:
+            files = convert(rows, form, size=size)
+        except encoders.Unwritable:
+            return
+        found = read(files, index_dir=folder())[:]
+        assert all(_is_like(value, row["a"]) for value, row in zip(values, found, strict=True))
+
+    holds()
+
+
+def _is_like(given: Any, found: Any) -> bool:
+    if isinstance(given, (list, tuple, np.ndarray)):
+        return len(given) == len(found) and all(map(_is_like, given, found))
+    if isinstance(given, dict):
+        return all(_is_like(given.get(name), found[name]) for name in {*given, *found})
+    return bool(given == found) or (given != given and found != found)
+
+
+def test_a_column_that_begins_with_nothing_has_the_type_of_what_comes() -> None:
+    rows = [
+        {"a": None, "b": [], "c": {"u": None}},
+        {"a": None, "b": [], "c": {"u": 1}},
+        {"a": "x", "b": [1.5], "c": {"u": 2}},
+        {"a": "y", "b": [2.5], "c": {"u": 2.5}},
+    ]
+    for schema in (None, SCHEMA):
+        files = convert(rows[:3], "parquet", size=1, schema=schema)
+        assert all(map(_is_like, rows, lz.io.read_parquet(files, index_dir=folder())))
+    with pytest.raises(encoders.Unwritable, match=r"row 3 .*its 'c' would be read as \{'u': 2\}"):
+        convert(rows, "parquet", size=1)
+
+
+SCHEMA = pa.schema(
+    [("a", pa.string()), ("b", pa.list_(pa.float64())), ("c", pa.struct([("u", pa.int8())]))]
+)
+
+
+def test_all_files_have_the_schema_that_is_given() -> None:
+    files = convert([{"a": "x"}, {"b": [1]}, {"c": {"u": 1}}], "parquet", size=1, schema=SCHEMA)
+    assert all(pyarrow.parquet.read_schema(file.path).equals(SCHEMA) for file in files)
+    stamps = pa.schema([("t", pa.timestamp("ns"))])
+    (file,) = convert([{"t": dt.datetime(1970, 1, 1, 0, 0, 0, 1)}], "parquet", schema=stamps)
+    assert lz.io.read_parquet(file, index_dir=folder())[0]["t"] == dt.datetime(
+        1970, 1, 1, 0, 0, 0, 1
+    )
+    for row, message in (
+        ({"d": 1}, "it has 'd', a column that the schema doesn't have"),
+        ({"c": {"u": 300}}, "in the schema it is struct<u: int8>"),
+        ({"c": {"w": 3}}, "its 'c' would be read as .*in the schema it is struct<u: int8>"),
+    ):
+        with pytest.raises(encoders.Unwritable, match=message):
+            convert([row], "parquet", schema=SCHEMA)
+
+
+def test_what_is_no_schema_is_refused() -> None:
+    with pytest.raises(lz.ArgumentError, match=r"schema must be a pyarrow\.Schema, got \{'a'"):
+        convert([{"a": 1}], "parquet", schema={"a": "int8"})
+    with pytest.raises(lz.ArgumentError, match="schema is that of Parquet, and format is 'tar'"):
+        convert([{"a": 1}], "tar", schema=SCHEMA)
+
+
+def test_keys_that_json_does_not_have_are_named() -> None:
+    for row in ({1: "a", "1": "b"}, {None: 1}, {"a": {True: 1}}, {"a": 2**70 + 1}):
+        with pytest.raises(encoders.Unwritable, match=r"row 0 .*it would be read as "):
+            convert([row], "jsonl.zst")
 
 
 @pytest.mark.parametrize(("form", "module"), [("parquet", "pyarrow"), ("jsonl.zst", "zstd")])

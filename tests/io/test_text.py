@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pickle
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -122,6 +124,63 @@ def good(rows: Iterator[Any]) -> list[Any]:
         for row in rows:
             found.append(row)
     return found
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+@pytest.mark.usefixtures("chunk")
+def test_loads_has_the_same_bytes_however_a_row_is_reached(end: bytes, suffix: str) -> None:
+    lines = [b"\xef\xbb\xbf1", b"", b" \t", b" 22 ", b"\xef\xbb\xbf[3]", b"  ", b"4", b"  "]
+    for whole in (end.join(lines), end.join(lines) + end, end.join([b"1", b"22", b"[3]", b"4"])):
+        files = written([gzip.compress(whole) if suffix.endswith(".gz") else whole], suffix)
+        rows, expected = lz.io.read_jsonl(files, loads=bytes), [b"1", b"22", b"[3]", b"4"]
+        assert list(rows) == rows[:] == [rows[n] for n in range(len(rows))] == expected
+        assert rows.__getitems__([3, 0, 1]) == [b"4", b"1", b"22"]
+        assert list(lz.io.iter_jsonl(files[0], loads=bytes)) == expected
+        assert lz.io.read_jsonl(files)[:] == list(lz.io.iter_jsonl(files[0])) == [1, 22, [3], 4]
+        assert [lz.io.read_jsonl(files)[n] for n in range(4)] == [1, 22, [3], 4]
+
+
+def test_json_lines_may_have_another_encoding() -> None:
+    files = written(['"é"\n\n"ß"\n'.encode("latin-1")], ".jsonl")
+    for options in ({}, {"loads": json.loads}):
+        rows = lz.io.read_jsonl(files, encoding="latin-1", **options)
+        assert list(rows) == rows[:] == [rows[0], rows[1]] == ["é", "ß"]
+        assert list(lz.io.iter_jsonl(files[0], encoding="latin-1", **options)) == ["é", "ß"]
+    with pytest.raises(lz.io.RecordError, match="record 0 at byte 0"):
+        lz.io.read_jsonl(files)[0]
+    with pytest.raises(lz.ArgumentError, match="a newline is one byte"):
+        lz.io.read_jsonl(files, encoding="utf-16")
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix"),
+    [
+        (json.dumps([{"a": 1}, {"a": 2}], indent=1), ".jsonl"),
+        (json.dumps({"data": [1, 2]}, indent=1), ".json"),
+        ('[{"a": 1},\n{"a": 2}]\n', ".json"),
+        (json.dumps([{"a": 1}, {"a": 2}]), ".json"),
+        ("\ufeff[1, 2]\n\n", ".json.gz"),
+    ],
+)
+def test_one_value_of_json_is_refused_by_name(content: str, suffix: str) -> None:
+    whole = content.encode()
+    files = written([gzip.compress(whole) if suffix.endswith(".gz") else whole], suffix)
+    message = re.escape(f"{files[0].path}: it is one value of JSON, and no lines of it")
+    with pytest.raises(lz.io.RecordError, match=message):
+        lz.io.read_jsonl(files)
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix", "rows"),
+    [
+        ("[1, 2]\n", ".jsonl", [[1, 2]]),
+        ("[1, 2]\n[3]\n", ".json", [[1, 2], [3]]),
+        ('{"a": [1]}', ".json", [{"a": [1]}]),
+    ],
+)
+def test_lines_of_json_may_be_arrays(content: str, suffix: str, rows: list[Any]) -> None:
+    assert lz.io.read_jsonl(written([content.encode()], suffix))[:] == rows
 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])

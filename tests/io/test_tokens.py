@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
-from tests.io.cases import check_reader, folder
+from tests.io.cases import check_reader, folder, written
 
 FEW = settings(max_examples=max(5, settings.default.max_examples // 6))
 TYPES = st.sampled_from(["u2", "u4", "i4", "u1"])
@@ -205,6 +205,50 @@ def test_the_index_of_another_file_is_named() -> None:
     np.arange(2, dtype="u2").tofile(files[0].path)
     with pytest.raises(lz.io.RecordError, match=r"000\.idx: its sequences aren't those of .*000.b"):
         lz.io.read_tokens(f"{files.root}/*.bin")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "documents"),
+    [
+        ([3, 2, 4, 5], [0, 1, 2]),  # as merged without the documents of the other file
+        ([3, 2], [0, 1, 5]),
+        ([3, 2], [1, 2]),
+        ([3, 2], [0, -1, 2]),
+        ([3, 2, 2], [0, 3, 1, 3]),
+        ([3, 2], []),
+        ([5, -2, 2], [0, 1, 2, 3]),
+    ],
+)
+def test_documents_that_do_not_hold_all_sequences_are_an_error(
+    lengths: list[int], documents: list[int]
+) -> None:
+    files = megatron([[[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]]])
+    starts = np.cumsum([0, *lengths[:-1]]) * 2
+    Path(files[0].path).with_suffix(".idx").write_bytes(
+        b"MMIDIDX\0\0"
+        + struct.pack("<QBQQ", 1, 8, len(lengths), len(documents))
+        + np.array(lengths, "<i4").tobytes()
+        + starts.astype("<i8").tobytes()
+        + np.array(documents, "<i8").tobytes()
+    )
+    with pytest.raises(lz.io.RecordError, match=r"000\.idx: its (documents|sequences) "):
+        lz.io.read_tokens(files)
+
+
+def test_what_is_before_plain_numbers_is_left_out() -> None:
+    tokens, header = np.arange(50, dtype="<u2"), np.zeros(256, "<i4")
+    header[:3] = 20240520, 1, len(tokens)
+    files = written([header.tobytes() + tokens.tobytes()] * 2, ".bin")
+    with pytest.raises(lz.ArgumentError, match=r"000\.bin begins with .*llm\.c: give offset=1024"):
+        lz.io.read_tokens(files, length=10, dtype="uint16")
+    rows = lz.io.read_tokens(files, length=20, dtype="uint16", offset=1024)
+    check_reader(rows, [tokens[:20], tokens[20:40]] * 2)
+    assert rows.locate(1)[1:] == (1, 1064, 1104)
+    assert "dtype='<u2', offset=1024" in repr(rows)
+    with pytest.raises(lz.io.RecordError, match="no whole number of uint16"):
+        lz.io.read_tokens(files, length=10, dtype="uint16", offset=5000)
+    with pytest.raises(lz.ArgumentError, match=r"000\.idx says where tokens are; offset=2 too"):
+        lz.io.read_tokens(megatron([[[1, 2]]]), offset=2)
 
 
 def test_a_file_of_20_gb_takes_no_memory() -> None:

@@ -57,7 +57,8 @@ def test_new_weights_hold_from_here_on() -> None:
     state = lz.state_at(old, 3)
     assert rest(new, state, 2) == [[100, 101], [102, 103]]
     assert rest(old, lz.rebase(state, new), 1) == [[6, 7]]
-    schedule = lz.mix([lz.count(), lz.count(100)], lambda n: [n < 8, n >= 8], seed=0) | lz.batch(2)
+    weights = lz.schedule(lambda n: [n < 8, n >= 8], name="8")
+    schedule = lz.mix([lz.count(), lz.count(100)], weights, seed=0) | lz.batch(2)
     assert rest(schedule, state, 2) == [[6, 7], [100, 101]]
 
 
@@ -69,7 +70,7 @@ def test_a_schedule_knows_how_many_items_there_were_of_sources_that_are_gone() -
         return [1, 1]
 
     three = lz.mix([lz.count(), lz.count(100), lz.count(200)], [1, 1, 1], seed=0)
-    two = lz.mix([lz.count(), lz.count(200)], schedule, seed=0)
+    two = lz.mix([lz.count(), lz.count(200)], lz.schedule(schedule, name="even"), seed=0)
     state = lz.rebase(lz.state_at(three, 50), two)
     assert len(rest(two, state, 10)) == 10
     assert seen == list(range(50, 60))

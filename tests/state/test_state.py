@@ -444,3 +444,23 @@ def test_numpys_ints_are_ints() -> None:
     state = lz.state_at(lz.source(range(5)), 3)
     body = {k: np.int64(v) if isinstance(v, int) else v for k, v in state.to_dict().items()}
     assert State.from_dict(body) == state
+
+
+OWN: list[Any] = [
+    1, True, 1.0, 0, False, 0.0, -0.0, None, "1", [], (), {}, [1], (1,), [True], [[1]], [(1,)],
+    {"a": 1}, {"a": True}, {1: "a"}, {True: "a"}, {"a": [1]}, {"a": (1,)}, float("nan"),
+]  # fmt: skip
+
+
+def after_one(own: Any) -> lz.State:
+    pipeline = lz.source([1, 2]) | lz.scan(lambda _, x: (own, x), 0)
+    return lz.step(pipeline, lz.init(pipeline))[0]
+
+
+def test_states_are_equal_if_their_json_is() -> None:
+    for one, other in product(map(after_one, OWN), repeat=2):
+        is_same = one.to_json() == other.to_json()
+        assert (one == other, one != other) == (is_same, not is_same)
+        assert bool(lz.diff(one, other)) == (not is_same)
+        assert not is_same or hash(one) == hash(other)
+    assert [State.from_json(after_one(own).to_json()) for own in OWN] == [*map(after_one, OWN)]

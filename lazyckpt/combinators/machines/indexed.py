@@ -98,7 +98,7 @@ def by_index(data: Any, length: int) -> Machine[Any]:
         table = Table(
             values.__getitem__,
             stacked=lambda indices: picked(values, indices),
-            is_there=True,
+            is_ours=True,
             spaced=lambda some: list(values[_slice(some)]),
         )
         walks = _in_blocks(_sliced(lambda start, stop: list(values[start:stop]), length))
@@ -107,7 +107,7 @@ def by_index(data: Any, length: int) -> Machine[Any]:
     if type(data) in _OWN:
         is_index = type(data) is range and (data.start, data.step) == (0, 1)
         get = index if is_index else data.__getitem__
-        table = Table(get, is_there=True, spaced=lambda some: data[_slice(some)])
+        table = Table(get, is_ours=True, spaced=lambda some: data[_slice(some)])
         return indexed("source", length, table, _iterating(data, length, look), look)
     walks = _in_blocks(data.iter_blocks, look) if is_reader(data) else _indexing(data, length, look)
     return indexed("source", length, _table(data), walks, look, _block_starts(data))
@@ -162,7 +162,7 @@ def _table(data: Any) -> Table[Any]:
     many = data.__getitems__
     if is_reader(data):
         stacked = getattr(data, "read_stacked", None)
-        return Table(data.__getitem__, many, stacked, is_read_ahead=True)
+        return Table(data.__getitem__, many, stacked, is_ours=True)
     return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
 
 
@@ -171,7 +171,7 @@ def _values(column: Column) -> Table[Any]:
         column.get,
         lambda indices: list(column.take(indices)),
         lambda indices: _stacked(column, indices),
-        is_read_ahead=True,
+        is_ours=True,
     )
 
 
@@ -186,7 +186,7 @@ def _rows(columns: dict[Any, Column]) -> Table[dict[Any, Any]]:
         lambda index: {name: column.get(index) for name, column in pairs},
         rows,
         lambda indices: {name: _stacked(column, indices) for name, column in pairs},
-        is_read_ahead=True,
+        is_ours=True,
     )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import toolz
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit, brief, is_integer, one_of
+from lazyckpt.core.checks import Unfit, brief, is_integer, one_of, unrounded
+from lazyckpt.core.registry import Elastic
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 
@@ -42,9 +43,11 @@ def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
     if not isinstance(item, Mapping):
         tokens = np.asarray(item)
         if tokens.ndim:
-            return len(tokens), {"tokens": tokens}
+            return len(tokens), {"tokens": unrounded(stage, tokens, [item])}
     fields = item if isinstance(item, Mapping) else {"tokens": item}
-    features = {name: np.asarray(values) for name, values in fields.items()}
+    features = {
+        name: unrounded(stage, np.asarray(values), [values]) for name, values in fields.items()
+    }
     sizes = {name: len(each) if each.ndim else None for name, each in features.items()}
     if None in sizes.values() or not sizes:
         raise TypeError(
@@ -88,6 +91,9 @@ def part_of(features: Features, begin: int, end: int) -> Features:
     return {name: each[begin:end] for name, each in features.items()}
 
 
+REPADDED = Elastic(changes={"pad": "blind"})  # of what changes no row but in what fills it up
+
+
 def padding(value: Any) -> dict[str, Any]:
     """A dict of numbers by features."""
     if not isinstance(value, Mapping) or not all(map(_is_padding, value.items())):
@@ -120,7 +126,7 @@ def filled_row(stage: str, parts: list[Features], length: int, pad: Pad | None) 
             if pad and name in pad:
                 filler[:] = _as_type(stage, name, pad[name], filler.dtype)
             arrays.append(filler)
-        row[name] = np.concatenate(arrays)
+        row[name] = unrounded(stage, np.concatenate(arrays), arrays)
     row["segment_ids"], row["positions"] = _numbered(sizes, length)
     return row
 

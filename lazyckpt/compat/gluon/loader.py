@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
@@ -16,16 +16,7 @@ import lazyckpt as lz
 from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.samplers import sampler as any_sampler
-from lazyckpt.core.checks import (
-    brief,
-    checked,
-    function,
-    integer,
-    is_raised_here,
-    one_of,
-    optional,
-    positive,
-)
+from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
@@ -110,7 +101,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         self._is_left = False  # whether an iteration has given batches of this epoch
         # A run with workers is part of a cycle; they are to end with the loader at once.
         weakref.finalize(self, self._run.close).atexit = False
-        self._latest: Callable[[], _Epoch | None] = lambda: None
+        self._begun = 0  # iterations; closing ends the last one
 
     def _batches(self, seed: int | None) -> lz.Pipeline[Any]:
         size = self._batch_size
@@ -128,22 +119,18 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         self._run.__enter__()
         if self._is_left:
             self._advance()
-        epoch = _Epoch(self)
-        self._latest = weakref.ref(epoch)
+        self._begun += 1
         if self._prefetch:
             self._run.unpause()  # for nothing is made ahead before
-        return epoch
+        return _Epoch(self, self._begun)
 
     def __len__(self) -> int:
-        """Batches of the epoch under way, or else of the next one."""
+        """Batches of the epoch under way, or of the next one where that has ended."""
         items: int = len(self._sampler)
         size = self._batch_size or 1
-        if self._last_batch != "rollover":
-            return items // size if self._last_batch == "discard" else -(-items // size)
-        latest = self._latest()
-        is_under_way = latest is not None and not latest.ended
-        epoch = self._epochs.epoch + (self._is_left and not is_under_way)
-        return len(rolled(items, size, epoch))
+        if self._last_batch == "rollover":
+            return len(rolled(items, size, self._epochs.epoch))
+        return items // size if self._last_batch == "discard" else -(-items // size)
 
     def _advance(self) -> None:
         self._epochs.advance()
@@ -160,7 +147,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
     def close(self) -> None:
         """End the workers. The state stays; another iteration starts them again."""
-        self._latest = lambda: None
+        self._begun += 1
         self._run.close()
 
     def __exit__(self, *error: object) -> None:
@@ -183,20 +170,20 @@ def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
 class _Epoch(Iterator[Any]):
     """One iteration of a loader, which it keeps alive."""
 
-    def __init__(self, loader: ShardedDataLoader) -> None:
-        self._loader, self.ended = loader, False
+    def __init__(self, loader: ShardedDataLoader, number: int) -> None:
+        self._loader, self._number, self._is_over = loader, number, False
         self._batches = loader._run.epoch()
 
     def __next__(self) -> Any:
         loader = self._loader
-        if self.ended:
+        if self._is_over:
             raise StopIteration
-        if loader._latest() is not self:
+        if self._number != loader._begun:
             raise lz.PipelineError("the loader was closed, or another iteration of it has begun")
         try:
             batch = next(self._batches)
         except StopIteration:
-            self.ended = True
+            self._is_over = True
             loader._advance()
             raise
         except BaseException:  # a generator that has raised is over
@@ -211,17 +198,15 @@ class _Epoch(Iterator[Any]):
 
 def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> Any:
     """A batch, or a list of batches, for indices: what the workers do."""
-    try:
-        first = indices[0] if len(indices) else None
-    except (TypeError, KeyError) as error:
-        if not is_raised_here(error):
-            raise
+    if not isinstance(indices, Iterable):
         raise TypeError(
             f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
-        ) from None
+        )
+    found = list(indices)
+    first = found[0] if found else None
     if isinstance(first, (list, range)) or getattr(first, "ndim", 0) > 0:
-        return [batchify([dataset[index] for index in shard]) for shard in indices]
-    return batchify([dataset[index] for index in indices])
+        return [batchify([dataset[index] for index in shard]) for shard in found]
+    return batchify([dataset[index] for index in found])
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import repeat
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.sequence import LazySequence, places
+from lazyckpt.compat.seqtools.sequence import LazySequence, places, random_access
 from lazyckpt.core.checks import checked, function, natural, optional
 
 T = TypeVar("T")
@@ -49,7 +48,7 @@ class _Watch:
 
 
 def monitor_throughput(sequence: Iterable[T]) -> Monitored[T]:
-    """The same sequence, with `read_delay()`, `throughput()` and `reset()`."""
+    """The same sequence, which has indices, with `read_delay()`, `throughput()` and `reset()`."""
     return Monitored(sequence)
 
 
@@ -57,13 +56,9 @@ class Monitored(LazySequence[T]):
     """A sequence that measures how long its items take."""
 
     def __init__(self, sequence: Iterable[T]) -> None:
-        items = LazySequence(LazySequence.of(sequence))
-        self._timed = timed = _Timed(items)
-        machine = items.pipeline.machine
-        is_stream = machine.item is None
-        super().__init__(
-            lz.source(timed) if is_stream else places(machine.length) | lz.map(timed.item)
-        )
+        items = random_access(LazySequence.of(sequence))
+        self._timed = _Timed(LazySequence(items))
+        super().__init__(places(items.machine.length) | lz.map(self._timed))
 
     def reset(self) -> None:
         """Start measuring from scratch."""
@@ -80,21 +75,17 @@ class Monitored(LazySequence[T]):
         return 1 / self.read_delay()
 
 
-class _Timed(Iterable[T]):
-    """The items of a sequence, with the number of reads and their seconds in total."""
+@dataclass
+class _Timed:
+    """Reads items of a sequence, and has the number of reads and their seconds in total."""
 
-    def __init__(self, items: LazySequence[T]) -> None:
-        self._items, self.count, self.spent = items, 0, 0.0
+    items: LazySequence[Any]
+    count: int = 0
+    spent: float = 0.0
 
-    def item(self, number: int) -> T:
-        return self._read(self._items.__getitem__, number)
-
-    def __iter__(self) -> Iterator[T]:
-        return map(self._read, repeat(next), repeat(iter(self._items)))
-
-    def _read(self, read: Callable[[Any], T], where: Any) -> T:
+    def __call__(self, number: int) -> Any:
         begun = perf_counter()
-        item = read(where)
+        item = self.items[number]
         self.spent += perf_counter() - begun
         self.count += 1
         return item

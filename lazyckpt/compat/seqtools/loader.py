@@ -10,6 +10,7 @@ from copy import copy
 from functools import partial
 from types import GenericAlias
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -17,6 +18,8 @@ import lazyckpt as lz
 from lazyckpt.combinators.interleave import interleave
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.fetching import (
+    Readers,
+    Start,
     carried,
     fetched,
     generators,
@@ -24,13 +27,12 @@ from lazyckpt.compat.seqtools.fetching import (
     is_torchs_stream,
     iterable,
     sampled,
+    seeded,
     standard_collate,
     state_of,
     streamed,
 )
 from lazyckpt.compat.seqtools.sequence import LazySequence, forgiving, is_iterable, places
-from lazyckpt.compat.seqtools.trainers import NeedsNoPreparing, shown_samplers
-from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, finite, function, natural, optional, positive
 from lazyckpt.core.content import decode, encode
 from lazyckpt.core.machine import begun, fitting
@@ -48,6 +50,23 @@ _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating d
 _FIXED = {
     "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
 }  # fmt: skip
+
+
+class NeedsNoPreparing:
+    """An attribute that tells Accelerate to leave a loader; an error where it has several ranks.
+
+    It can be set, as by Accelerate, and is then as any other.
+    """
+
+    def __get__(self, loader: object, kind: type) -> bool:
+        torch: Any = sys.modules.get("torch.distributed")
+        if torch is None or not torch.is_initialized() or torch.get_world_size() == 1:
+            return True
+        raise ArgumentError(
+            "DataLoader: accelerator.prepare would make a loader without this one's state; give "
+            "each rank its part by sampler=DistributedSampler(dataset), leave the loader out of "
+            "prepare, and save it by accelerator.register_for_checkpointing(loader)"
+        )
 
 
 class DataLoader:
@@ -304,19 +323,20 @@ class DataLoader:
             found["dataset"] = encode(own)
         return found
 
-    def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
         seeds, of_dataset, found = parted(state)
-        own, given = self._seeds, self._given_seed
-        if seeds and given not in (None, seeds[0]):
-            raise StateMismatch(f"the state belongs to a loader with seed={seeds[0]}, not {given}")
-        if len(seeds) > 1 and len(seeds) != len(own):
+        if len(seeds) != len(self._seeds):
             raise StateMismatch(
                 f"the state belongs to a sampler with {len(seeds) - 1} generators of its own, "
-                f"not {len(own) - 1}"
+                f"not {len(self._seeds) - 1}"
+            )
+        if self._given_seed not in (None, seeds[0]):
+            raise StateMismatch(
+                f"the state belongs to a loader with seed={seeds[0]}, not {self._given_seed}"
             )
         changed = copy(self)
-        changed._seeds = [*seeds, *own[len(seeds) :]]
+        changed._seeds = seeds
         changed._readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
         changed._compose()
         changed._go_to(found)
@@ -346,6 +366,33 @@ class DataLoader:
             run.close()
 
 
+def shown_samplers(loader: Any, sampler: Any, batch_sampler: Any) -> tuple[Any, Any]:
+    """A loader's `sampler` and `batch_sampler`: for data by index torch's, if none are given."""
+    torch = sys.modules.get("torch.utils.data")
+    if torch is None or is_iterable(loader.dataset):
+        return sampler, batch_sampler
+    if sampler is None:
+        shuffles, data = loader._shuffles, loader.dataset
+        sampler = _order(torch, loader) if shuffles else torch.SequentialSampler(data)
+    if batch_sampler is None and loader.batch_size is not None:
+        batch_sampler = torch.BatchSampler(sampler, loader.batch_size, loader.drop_last)
+    return sampler, batch_sampler
+
+
+def _order(torch: Any, loader: Any) -> Any:
+    """A `RandomSampler` in the order of the loader's next epoch."""
+    found: Any = ref(loader)
+
+    class Order(torch.RandomSampler):  # type: ignore[misc]  # its base is Any
+        def __iter__(self) -> Iterator[int]:
+            return iter(found().order())
+
+    order: Any = Order.__new__(Order)  # without reading how long the data is
+    order.data_source, order.replacement = loader.dataset, False
+    order._num_samples = order.generator = None
+    return order
+
+
 class Batches(Iterator[Any]):
     """One epoch of a loader, or the rest of one."""
 
@@ -373,18 +420,15 @@ class Batches(Iterator[Any]):
 
 
 def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
-    """A loader's state: its seed, its sampler's, its data set's, the pipeline's; that will do."""
+    """A loader's state: its seed and its sampler's, its data set's state, the pipeline's."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)
     if not isinstance(state, Mapping) or "seeds" not in state:
-        return [], None, as_state(state)
+        raise InvalidState(f"expected a state of a DataLoader, got {brief(state)}")
     rest = dict(state)
-    try:
-        seeds = [int(each, 16) for each in rest.pop("seeds").split()]
-    except (AttributeError, ValueError):
-        raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
     own = rest.pop("dataset", None)
-    with fitting(own):
+    with fitting(state):
+        seeds = [int(each, 16) for each in str.split(rest.pop("seeds"))]
         of_dataset = None if own is None else (thaw(decode(own)),)
     return seeds, of_dataset, as_state(rest)

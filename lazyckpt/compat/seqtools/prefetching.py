@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past
 from lazyckpt.compat.seqtools.sequence import (
+    WORKER_ERRORS,
+    EvaluationError,
     LazySequence,
-    Rebuilt,
+    Past,
     places,
     random_access,
     sliced,
@@ -61,39 +62,38 @@ def prefetch(
     if method == "thread":
         make, hook = threads, hook and partial(_called, hook)
     executor = make(workers, buffer_size=buffer, worker_init=hook)
-    found: Prefetched[T] = Prefetched(LazySequence.of(seq), executor, written_at())
-    found.begin()
-    return found
+    ahead = Ahead(LazySequence.of(seq), executor, written_at())
+    ahead.begin()
+    return Prefetched(ahead)
 
 
 class Prefetched(LazySequence[T]):
     """A sequence with workers of its own, which follow what is read."""
 
-    def __init__(self, items: Pipeline[T], executor: Executor, at: str) -> None:
-        self._ahead = ahead = _Ahead(items, executor, at)
-        super().__init__(places(random_access(items).machine.length) | lz.map(ahead.item))
-
-    def begin(self) -> None:
-        """Start the workers."""
-        self._ahead.begin()
+    def __init__(self, ahead: Ahead) -> None:
+        self._ahead = ahead
+        super().__init__(places(ahead.items.machine.length) | lz.map(ahead.item))
 
     def _slice(self, key: slice) -> LazySequence[T]:
-        items, executor, at = self._arguments
-        return Prefetched(sliced(items, key), executor, at)
+        ahead = self._ahead
+        return Prefetched(Ahead(sliced(ahead.items, key), ahead.executor, ahead.at))
 
 
-class _Ahead(Rebuilt):
+class Ahead:
     """Reads a pipeline by index, while workers make the items after the last one read."""
 
     def __init__(self, items: Pipeline[Any], executor: Executor, at: str) -> None:
-        self._items, self._executor, self._at = items, executor, at
+        self.items, self.executor, self.at = random_access(items), executor, at
         self._run: Run[Any] | None = None
         self._next = 0  # the item that the run stands before
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ahead, (self.items, self.executor, self.at)
+
     def begin(self) -> Run[Any]:
         if self._run is None:
-            self._run = Run(self._items, executor=self._executor)
+            self._run = Run(self.items, executor=self.executor)
             self._run.unpause()
         return self._run
 
@@ -101,7 +101,7 @@ class _Ahead(Rebuilt):
         with self._lock:
             run = self.begin()
             if number != self._next:
-                run.load_state_dict(state_at(self._items, number))
+                run.load_state_dict(state_at(self.items, number))
                 self._next = number
             try:
                 item = next(run)
@@ -111,7 +111,7 @@ class _Ahead(Rebuilt):
                 raise
             except Exception as error:
                 what = f"item {number} of prefetch"
-                raise EvaluationError.of(error, what, self._at)  # noqa: B904  # it has its cause
+                raise EvaluationError.of(error, what, self.at)  # noqa: B904  # it has its cause
             self._next = number + 1
             return item
 

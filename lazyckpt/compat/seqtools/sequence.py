@@ -1,27 +1,21 @@
-"""What all functions return: a lazy sequence, which is a view of a pipeline."""
+"""What all functions return: a lazy sequence, which is a view of a pipeline; its items' errors."""
 
 from __future__ import annotations
 
 import math
 import operator
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, Self, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.errors import (
-    WORKER_ERRORS,
-    EvaluationError,
-    Past,
-    add_notes,
-    chosen,
-)
 from lazyckpt.core.checks import length_of
-from lazyckpt.errors import ArgumentError
+from lazyckpt.errors import ArgumentError, WorkerDied, WorkerTimeout
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
@@ -29,22 +23,67 @@ from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 
+WORKER_ERRORS = (WorkerDied, WorkerTimeout)  # of no item
 
-class Rebuilt:
-    """Pickles an object as its class and the positional arguments that it was made with."""
 
-    def __new__(cls, *arguments: Any) -> Self:
-        made = super().__new__(cls)
-        made._arguments = arguments
-        return made
+class EvaluationError(Exception):
+    """An item could not be made. The message has its index and where the stage was built.
 
-    _arguments: tuple[Any, ...]
+    The error of the user's function is its `__cause__`, also where a worker raised it.
+    """
+
+    def __init__(self, message: str, cause: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.__cause__ = cause
+
+    @classmethod
+    def of(cls, error: Exception, what: str, site: str) -> EvaluationError:
+        """An error as one of an item of a stage built somewhere, unless it says so already."""
+        if isinstance(error, cls):
+            return error  # of an item further below
+        return cls(f"{what}, built at {site}, failed: {type(error).__name__}: {error}", error)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
+        return EvaluationError, (str(self), self.__cause__), dict(self.__dict__)
 
 
-class LazySequence(Rebuilt, Sequence[T], Generic[T]):
+class Past(IndexError):
+    """An index past the end of a sequence that has no length."""
+
+
+_setting = threading.local()
+
+
+def seterr(evaluation: str | None = None) -> str:
+    """Have errors of user's functions be an `EvaluationError` ("wrap"), or stay ("passthrough").
+
+    It holds in this thread. Without an argument it tells what holds.
+    """
+    if evaluation not in (None, "wrap", "passthrough"):
+        raise ValueError(f"evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")
+    if evaluation is not None:
+        _setting.evaluation = evaluation
+    return getattr(_setting, "evaluation", "wrap")
+
+
+def chosen(error: Exception) -> Exception:
+    """The error to raise, as `seterr` has it."""
+    cause = error.__cause__
+    is_wrapped = seterr() == "wrap" or not isinstance(error, EvaluationError)
+    if is_wrapped or not isinstance(cause, Exception):
+        return error
+    add_notes(cause, str(error), *getattr(error, "__notes__", ()))
+    return cause
+
+
+def add_notes(error: BaseException, *notes: str) -> None:
+    """Add notes that an error doesn't have yet; the same error may be raised repeatedly."""
+    for note in notes:
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
+class LazySequence(Sequence[T], Generic[T]):
     """A sequence whose items are made when they are read: a view of `pipeline`, a value.
 
     It does what a list does that is never changed.

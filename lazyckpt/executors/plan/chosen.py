@@ -49,7 +49,7 @@ def _unmade(machine: Machine[Any], number: int) -> Machine[Unmade]:
     jump, view = machine.skip, machine.view
     assert jump is not None
     if view is not None:
-        table: Table[Any] = Table(partial(Unmade, number), is_there=True)
+        table: Table[Any] = Table(partial(Unmade, number), is_ours=True)
         view = View(table, view.ahead)
 
     def here(position: Position) -> Unmade:

@@ -166,26 +166,27 @@ class Loader(Iterable[T], Generic[T]):
         self._trained: State | None = None
 
     def __iter__(self) -> Iterator[T]:
-        self._begin()
+        items = self._begin()
         number = self._loops = self._loops + 1
-        for item in self._paced.epoch(self._size):
+        for item in items:
             self._is_left = True
             yield move_tensors(self._move, item, torch)
             if number != self._loops:
                 raise PipelineError("loader: a newer loop has begun, so this one is over")
             self._is_left = False
 
-    def _begin(self) -> None:
-        """Go to where a loop begins."""
+    def _begin(self) -> Iterator[T]:
+        """Go to where a loop begins; its items."""
         iter(self._run)  # an error if it is closed
         is_trained = self._trained is not None and self._trained == self.state
         told, self.batch_sampler.epoch = self.batch_sampler.epoch, 0
+        items = self._paced.epoch(self._size)
         if self._size is not None:
             self._begin_after_multiple(self._size, told)
         elif self._continues:
             pass
         elif self._ranked is not None:
-            self._ranked.begin(told, is_left=self._is_left)
+            items = self._ranked.epoch(least=told, is_left=self._is_left)
         else:
             epochs = EpochLoader(self._run)
             epoch = max(epochs.epoch + self._is_left, told)
@@ -194,11 +195,13 @@ class Loader(Iterable[T], Generic[T]):
         self._is_left = False
         if is_trained:
             self._note_trained()
+        return items
 
     def _begin_after_multiple(self, size: int, told: int) -> None:
         items = self.state.items
         is_left = self._is_left or told > items // size
-        left = -items % size if self._ranked is None or not self._is_left else self._ranked.left
+        left = None if self._ranked is None or not self._is_left else self._ranked.left
+        left = -items % size if left is None else left
         if is_left and left:
             if self._continues:
                 self._paced.load_state_dict(renumbered(self.state, int(left)))
@@ -303,6 +306,8 @@ class Loader(Iterable[T], Generic[T]):
 
     def _note_trained(self, *_: Any) -> None:
         self._trained = self.state if self._hooks else None
+        if self._ranked is not None:
+            self._ranked.keep()
 
     @property
     def stats(self) -> Stats:
@@ -327,6 +332,18 @@ class Loader(Iterable[T], Generic[T]):
         self._paced.load_state_dict(state)
         self._is_left = False
         self._note_trained()
+
+    def leave(self) -> None:
+        """Have the next loop begin as after a `break`, also after a resume in the middle of one.
+
+        >>> import lazyckpt as lz
+        >>> pipeline = lz.source(range(3))
+        >>> batches = lz.torch.loader(pipeline, state=lz.state_at(pipeline, 1))
+        >>> batches.leave()
+        >>> list(batches)
+        [0, 1, 2]
+        """
+        self._is_left = not EpochLoader(self._paced).is_fresh
 
     def change(self, pipeline: Pipeline[T]) -> None:
         """Go on as another pipeline, from the next item on, as `Run.change` does.

@@ -49,7 +49,8 @@ def of_group(found: Mapping[str, Any], size: int) -> tuple[list[str], int]:
     if len(states) != size:
         raise StateMismatch(
             f"loader: the state has the places of {len(states)} ranks, and the group has {size}: "
-            "where they may change, lz.reshard takes them there, from json.loads(state['ranks'])"
+            "if the pipeline can change ranks, lz.reshard takes the state of each rank, which is "
+            "lz.advance(pipeline, place, state['steps']) of its place in json.loads(state['ranks'])"
         )
     return states, steps
 

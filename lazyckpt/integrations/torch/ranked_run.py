@@ -62,7 +62,7 @@ class RankedRun(Generic[T]):
 
     Attributes:
         pipeline: What runs.
-        left: How many items the last loop had left at most.
+        left: How many items the last loop had left at most; None after another state was loaded.
         state: The state after the last delivered item.
         length: How many items an epoch has, infinity if endless, None if only reading tells.
     """
@@ -75,8 +75,8 @@ class RankedRun(Generic[T]):
         timeout: float,
     ) -> None:
         self.pipeline, self._room, self._timeout = pipeline, agree_ahead, timeout
-        self.left, self._last = 0.0, 0
-        self._least, self._is_left = 0, False
+        self.left: float | None = None
+        self._last = 0
         self._ahead = Lookahead(run)
         self.state, self._has_place = run.state, False
         self._ranks: Ranks | None = None
@@ -84,6 +84,7 @@ class RankedRun(Generic[T]):
         self._digest = pipeline_digest(pipeline)
         self._turn, self._has_changed = 0, False
         self._agreements: deque[Agreement] = deque(maxlen=2)
+        self._kept: Agreement | None = None
 
     @property
     def skipped(self) -> Skipped:
@@ -96,11 +97,14 @@ class RankedRun(Generic[T]):
         Where each rank is at a place of its own, those of all when they agreed last, and
         the steps since.
         """
-        is_of_all = is_divided(self.pipeline) and self.state.rank is None
-        if is_of_all or not self._agreements:
-            return flat(self.state)
-        last = self._agreements[-1]
-        return {"ranks": dumps(last.states), "steps": self.state.items - last.items}
+        return self._dict(self.state)
+
+    def _dict(self, state: State) -> dict[str, Any]:
+        known = [each for each in (self._kept, *self._agreements) if each is not None]
+        past = [each for each in known if each.items <= state.items]
+        if not past or (is_divided(self.pipeline) and state.rank is None):
+            return flat(state)
+        return {"ranks": dumps(past[-1].states), "steps": state.items - past[-1].items}
 
     def load_state_dict(self, state: AnyState) -> None:
         """Go to a state. A loop under way goes on from there, after another agreement."""
@@ -121,17 +125,15 @@ class RankedRun(Generic[T]):
         self._agreements.clear()
         self._agreements.extend(agreements)
         self._turn += 1
-        self._has_place, self._is_left = True, False
+        self.left, self._kept, self._has_place = None, None, True
+
+    def keep(self) -> None:
+        """Remember where all ranks are, for `rewind`."""
+        self._kept = self._agreements[-1] if self._agreements else None
 
     def rewind(self, state: State) -> None:
         """Go back to a state of this rank, and with it to those of all ranks, if they are known."""
-        assert self._ranks is not None
-        past = [each for each in self._agreements if each.items <= state.items]
-        if not past:
-            self.load_state_dict(state)
-            return
-        steps = state.items - past[-1].items
-        self.load({"ranks": dumps(past[-1].states), "steps": steps}, *self._ranks.who)
+        self.load_state_dict(self._dict(state))
 
     def change(self, pipeline: Chain) -> None:
         """Go on as another pipeline after the item delivered last; the ranks then agree anew."""
@@ -140,28 +142,33 @@ class RankedRun(Generic[T]):
         self.pipeline, self._digest = pipeline, pipeline_digest(pipeline)
         self.state, self.length = self._ahead.end, None
         self._agreements.clear()  # whose states are of another pipeline
+        self._kept = None
         self._has_changed = True
 
-    def epoch(self, size: int | None = None) -> Iterator[T]:
-        """The rest of this epoch, or the next one: on all ranks as many items."""
+    def epoch(
+        self, size: int | None = None, least: int = 0, *, is_left: bool = False
+    ) -> Iterator[T]:
+        """The rest of this epoch, or the next one: on all ranks as many items.
+
+        Args:
+            size: How many items an epoch has, across the ends of the stream.
+            least: The first epoch that it may be.
+            is_left: Whether the last loop was left: it is the next one then, unless a rank had
+                come to the end of its own.
+        """
         is_over = False
         while not is_over:
             self._turn += 1
-            is_over = yield from self._steps(self._turn, size)
+            is_over = yield from self._steps(self._turn, size, least, is_left)
+            least, is_left = 0, False  # for a state that was loaded meanwhile
 
-    def begin(self, epoch: int, *, is_left: bool) -> None:
-        """Have the next loop begin this epoch or a later one.
-
-        If the last loop was left, it is the next one, unless a rank had come to the end of its
-        own.
-        """
-        self._least, self._is_left = epoch, is_left
-
-    def _steps(self, turn: int, size: int | None) -> Generator[T, None, bool]:
+    def _steps(
+        self, turn: int, size: int | None, least: int, is_left: bool
+    ) -> Generator[T, None, bool]:
         """The items up to the end of an epoch; whether it is over."""
         ahead, room = self._ahead, self._room
         self._has_changed = False
-        last, self.left = self._begin(size)
+        last, self.left = self._begin(size, least, is_left)
         while self.left:
             ahead.fill(room, last)
             most = int(min(room, self.left))
@@ -183,7 +190,7 @@ class RankedRun(Generic[T]):
                 return True
         return True
 
-    def _begin(self, size: int | None) -> tuple[float, float]:
+    def _begin(self, size: int | None, least: int, is_left: bool) -> tuple[float, float]:
         """The last epoch of the stream to read of, and how many items there are at most."""
         ahead = self._ahead
         if ahead.end.items != self.state.items + len(ahead.items):  # after an interrupt
@@ -192,13 +199,13 @@ class RankedRun(Generic[T]):
         reports = self._agree("an epoch", size, epoch=ahead.epoch(), length=length)
         self.length = _shortest(reports)
         found = max(report.epoch for report in reports)
-        last = max(found, self._least, self._last + self._is_left)
+        last = max(found, least, self._last + is_left)
         if last > found:
             ahead.begin(last, self.state)
             self.state = ahead.end
             self._agreements.clear()
             self._agree("the next epoch", size)
-        self._last, self._is_left = last, False
+        self._last = last
         if size is None:
             return last, math.inf
         return math.inf, size - max(report.items for report in reports) % size
@@ -240,7 +247,7 @@ class RankedRun(Generic[T]):
             raise error
         if wrong := [rank for rank, report in enumerate(reports) if report.error]:
             raise failed(reports, wrong)
-        self._has_place, self._is_left = True, False
+        self._has_place = True
         self.length = _shortest(reports)
         self._agreements.clear()
         self._remember(0, reports)

@@ -138,17 +138,6 @@ def test_what_the_master_branch_has_is_here_or_said_not_to_be(name: str) -> None
     assert is_here is not says
 
 
-def test_a_pipeline_may_stand_for_a_bounded_budget_sampler() -> None:
-    lengths, tokens = [3, 9, 1, 4, 4, 8, 2, 6], 12
-    by_budget = lz.bucket_batch(
-        lambda i: tokens // lengths[i], key=lengths.__getitem__, window_size=8, seed=0
-    )
-    batches = list(loader(8, batch_sampler=lz.source(range(8)) | by_budget))
-    assert sorted(joined(batches)) == TENS[:8]
-    for batch in batches:
-        assert len(batch) * max(lengths[item // 10] for item in batch) <= tokens
-
-
 @pytest.mark.parametrize("contiguous", [False, True])
 def test_a_shard_of_a_pipeline_may_stand_for_a_sharded_iterator(contiguous: bool) -> None:
     def made(part: lz.Stage[Any, Any]) -> ShardedDataLoader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from itertools import chain, islice, pairwise
 from typing import Any
 
@@ -95,6 +96,12 @@ def test_sq24_each_batch_is_made_once_and_wrong_sizes_are_told() -> None:
 
     assert list(ours.unbatch(ours.smap(batches, range(3)), 2)) == [0, 0, 1, 1, 2, 2]
     assert made == [0, 1, 2]
+    pairs = ours.unbatch(ours.smap(batches, range(3)), 2)
+    del made[:]
+    assert pairs[0] == 0
+    other = threading.Thread(target=lambda: pairs[4])
+    other.start(), other.join()
+    assert (pairs[1], made) == (0, [0, 2])  # each thread keeps the batch that it used last
     assert outcomes(ours.unbatch([[1, 2], [3]], 2)) == [1, 2, 3, "ValueError"]
     assert list(islice(ours.unbatch(ours.cycle(["ab"]), 2), 5)) == list("ababa")
     with pytest.raises(TypeError, match="no indices"):

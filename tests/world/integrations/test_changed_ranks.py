@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import json
+from itertools import chain, islice
 from operator import add
 from typing import Any
 
@@ -79,3 +80,32 @@ def test_a_rank_that_changes_alone_is_named_at_the_next_agreement(ranks: int) ->
         assert "map" in str(each)
     assert len(set(map(str, found))) == 1
     assert ranks == 2 or "rank 1, beside rank 0" in str(found[0])
+
+
+def lanes(ranks: int, rank: int) -> lz.Pipeline[str]:
+    names = [lz.source([f"{name}{n}" for n in range(4)]) for name in "abcdef"]
+    return lz.lanes(names, num_shards=ranks, index=rank)
+
+
+def test_the_lanes_of_two_ranks_go_on_as_those_of_three() -> None:
+    def before(rank: int, group: dist.ProcessGroup) -> tuple[list[str], dict[str, Any]]:
+        batches = loader(lanes(2, rank), group)
+        return list(islice(batches, 5)), batches.state_dict()
+
+    (first, saved), (second, _) = on_ranks(2, before)
+    for error in outcomes(3, lambda rank, group: loader(lanes(3, rank), group, saved)):
+        assert isinstance(error, lz.StateMismatch)
+        assert "lz.advance(pipeline, place, state['steps'])" in str(error)
+    places = enumerate(json.loads(saved["ranks"]))
+    two = [lz.advance(lanes(2, rank), place, saved["steps"]) for rank, place in places]
+    three = lz.reshard(two, lanes(3, 0))
+
+    def after(rank: int, group: dist.ProcessGroup) -> list[str]:
+        return list(loader(lanes(3, rank), group, three[rank]))
+
+    rest = [list(lz.run(lanes(3, rank), three[rank])) for rank in range(3)]
+    together = on_ranks(3, after)
+    assert together == [each[: len(together[0])] for each in rest]
+    assert saved["steps"] == 1
+    expected = [f"{name}{n}" for name in "abcdef" for n in range(4)]
+    assert sorted([*first, *second, *chain(*rest)]) == expected

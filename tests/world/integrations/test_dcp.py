@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.nn.parallel import DistributedDataParallel
 
@@ -129,6 +131,62 @@ def test_a_state_of_other_ranks_says_how_to_go_on(tmp_path: Path) -> None:
         three.load_state_dict(found["data"])
     three.load_state_dict(lz.rebase(found["data"], pipeline_of(3)))
     assert three.state.items == 1
+
+
+def lanes_of(num_shards: int, index: int) -> lz.Pipeline[str]:
+    lanes = [lz.source([f"{name}{n}" for n in range(5)]) for name in "abcdef"]
+    return lz.lanes(lanes, num_shards=num_shards, index=index)
+
+
+def odd_ones_of(num_shards: int, index: int) -> lz.Pipeline[int]:
+    ranks = lz.shard(num_shards=num_shards, index=index)
+    return lz.source(range(LENGTH)) | ranks | lz.filter(lambda x: x % 4 != 2)
+
+
+def saved_by_two(folder: Path, make: Any) -> tuple[list[Any], list[Any]]:
+    """What two ranks have had, and the states that three can read in their checkpoint."""
+    two = [lz.run(make(2, index)) for index in range(2)]
+    had = [item for run in two for item in islice(run, 4)]
+    merged = {name: text for run in two for name, text in run.state_dict().items()}
+    dcp.save({"data": merged}, checkpoint_id=folder)
+    with pytest.raises(CheckpointException, match=r"Missing key .*data.rank 0 of 3"):
+        dcp.load({"data": lz.run(make(3, 0))}, checkpoint_id=folder)
+    found = {"data": {name: "" for run in two for name in run.state_dict()}}
+    dcp.load(found, checkpoint_id=folder)
+    with pytest.raises(lz.errors.InvalidState, match=r"lz\.reshard all for another number"):
+        lz.run(make(3, 0), found["data"])
+    return had, list(found["data"].values())
+
+
+def test_the_states_of_two_ranks_are_resharded_for_three(tmp_path: Path) -> None:
+    had, states = saved_by_two(tmp_path, lanes_of)
+    for index, state in enumerate(lz.reshard(states, lanes_of(3, 0))):
+        had += lz.run(lanes_of(3, index), state)
+    assert sorted(had) == [f"{name}{n}" for name in "abcdef" for n in range(5)]
+
+
+def test_states_of_ranks_that_cannot_change_say_so(tmp_path: Path) -> None:
+    _, states = saved_by_two(tmp_path, odd_ones_of)
+    with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) behind shard .*put it before, or"):
+        lz.reshard(states, odd_ones_of(3, 0))
+
+
+@pytest.mark.parametrize(("before", "after"), [("raise", "skip"), ("skip", "raise")])
+def test_a_job_that_begins_to_skip_loads_into_a_run_as_before(
+    before: Any, after: Any, tmp_path: Path
+) -> None:
+    """What one rank skips, others don't: its state becomes its own, below another key."""
+    pipeline = lz.source([*"0123456789"]) | lz.shard(num_shards=2, index=1) | lz.map(int)
+    run = lz.run(pipeline, on_error=before)
+    assert list(islice(run, 2)) == [1, 3]
+    dcp.save({"data": run}, checkpoint_id=tmp_path)
+    new = lz.torch.loader(pipeline, on_error=after)
+    with pytest.raises(CheckpointException, match="Missing key"):
+        dcp.load({"data": new}, checkpoint_id=tmp_path)
+    again = lz.run(pipeline, on_error=before)
+    dcp.load({"data": again}, checkpoint_id=tmp_path)
+    new.load_state_dict(again.state)
+    assert list(new) == list(run) == [5, 7, 9]
 
 
 def test_what_was_rebased_or_left_out_is_loaded_by_a_run_that_knows_nothing_of_it(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,6 @@ from tests.world.integrations.trainer_cases import (
     STEPS,
     epoch_of,
     floats,
-    killed_and_resumed,
     noted,
     numbers_of,
     once,
@@ -59,10 +57,6 @@ class Model(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def test_killed_and_resumed(tmp_path: Path) -> None:
-    assert killed_and_resumed(__file__, tmp_path) == numbers_of(pipeline_of())
 
 
 def at_an_end_of_an_epoch() -> lz.torch.Loader[Any]:
@@ -130,6 +124,10 @@ def five() -> lz.torch.Loader[int]:
     return lz.torch.loader(lz.source(range(5)))
 
 
+SAVING: dict[str, dict[str, Any]] = {
+    "every step": {"every_n_train_steps": 1},
+    "every epoch": {"every_n_epochs": 1, "save_on_train_epoch_end": True},
+}
 SHUFFLED = lz.source(range(10)) | lz.shuffle(seed=0)
 ORDERS = [list(lz.run(SHUFFLED, lz.init(SHUFFLED, epoch=epoch))) for epoch in range(3)]
 
@@ -161,6 +159,30 @@ class TestLoops:
         pairs = [{"number": n, "letter": c} for n, c in zip(range(5), letters, strict=False)]
         assert found.trained == [pairs, pairs]
 
+    @pytest.mark.parametrize("saving", ["every step", "every epoch"])
+    @pytest.mark.parametrize("size", [None, 3])
+    def test_checkpoints_of_combined_loaders(
+        self, saving: str, size: int | None, tmp_path: Path
+    ) -> None:
+        """The shorter one begins a new pass in each epoch, and again within it."""
+        three = lz.source([*"abc"]) | lz.shuffle(seed=0)
+
+        def both() -> CombinedLoader:
+            short = three if size is None else three | lz.repeat()
+            loaders = {"number": five(), "letter": lz.torch.loader(short, epoch_size=size)}
+            return CombinedLoader(loaders, "max_size_cycle")
+
+        def train(ckpt: Path | None = None) -> list[Any]:
+            saves = ModelCheckpoint(tmp_path, "{step:02}", save_top_k=-1, **SAVING[saving])
+            callbacks = [saves, lz.lightning.PipelineCallback()]
+            found = fitted(both(), ckpt=ckpt, callbacks=callbacks, max_epochs=3)
+            return [batch for loop in found.trained for batch in loop]
+
+        whole = train()
+        saved = sorted(tmp_path.glob("*.ckpt"))
+        for path in saved[1:6] if saving == "every step" else saved[:2]:
+            assert train(path) == whole[int(path.stem.removeprefix("step=")) :]
+
     def test_a_second_fit_begins_the_next_epoch(self) -> None:
         batches = lz.torch.loader(SHUFFLED)
         assert fitted(batches, max_steps=4).trained == [ORDERS[0][:4]]
@@ -190,10 +212,7 @@ class TestLoops:
         def data() -> lz.torch.Loader[int]:
             return lz.torch.loader(pipeline, epoch_size=size)
 
-        how: dict[str, Any] = {"every_n_train_steps": 1}
-        if saving == "every epoch":
-            how = {"every_n_epochs": 1, "save_on_train_epoch_end": True}
-        saves = ModelCheckpoint(tmp_path, "{step:02}", save_top_k=-1, **how)
+        saves = ModelCheckpoint(tmp_path, "{step:02}", save_top_k=-1, **SAVING[saving])
         limits: dict[str, Any] = {"max_epochs": 3, "limit_train_batches": limit}
         whole = fitted(data(), callbacks=[saves], **limits)
         expected = [x for loop in whole.trained for x in loop]
@@ -277,6 +296,26 @@ def test_a_checkpoint_on_an_exception(place: str, every: int, batch: int, tmp_pa
     assert resumed == undisturbed(every)
 
 
+class Requeued(Failing):
+    """It saves at a place of a batch, as Lightning does on a signal of SLURM, in its handler."""
+
+    def __init__(self, place: str, batch: int, file: Path) -> None:
+        super().__init__(place, batch)
+        self.file = file
+
+    def fail(self, place: str) -> None:
+        if place == self.place and self.batches == self.batch:
+            self.trainer.save_checkpoint(self.file)
+
+
+@pytest.mark.parametrize("batch", [1, 5, 8])
+@pytest.mark.parametrize("place", ["before the step", "at the batch's end"])
+def test_a_checkpoint_within_a_batch(place: str, batch: int, tmp_path: Path) -> None:
+    file = tmp_path / "requeued.ckpt"
+    assert finished(Requeued(place, batch, file), pl.Callback()) == undisturbed(1)
+    assert finished(Failing(), pl.Callback(), file) == undisturbed(1)
+
+
 def test_a_model_checkpoint_on_an_exception(tmp_path: Path) -> None:
     saves = ModelCheckpoint(tmp_path, "last", save_on_exception=True, every_n_epochs=9)
     with pytest.raises(RuntimeError, match="after the step"):
@@ -318,6 +357,11 @@ def test_an_error_of_the_pipeline_counts_no_batch_twice(tmp_path: Path) -> None:
     assert train(tmp_path / "on_exception.ckpt") == expected
 
 
+def test_the_callback_refuses_a_loader_without_a_length() -> None:
+    with pytest.raises(lz.PipelineError, match=r"has no length, .*epoch_size="):
+        fitted(lz.torch.loader(pipeline_of()), callbacks=[lz.lightning.PipelineCallback()])
+
+
 def test_with_the_callback_a_state_is_restored_at_the_end_of_an_epoch(tmp_path: Path) -> None:
     """Where an endless pipeline stands after limited epochs is in its state alone."""
     limits: dict[str, Any] = {"max_epochs": 3, "limit_train_batches": 3}
@@ -331,7 +375,3 @@ def test_with_the_callback_a_state_is_restored_at_the_end_of_an_epoch(tmp_path: 
     whole = train()
     assert [x for loop in whole for x in loop] == ORDERS[0][:9]
     assert train(tmp_path / "step=3.ckpt") == whole[1:]
-
-
-if __name__ == "__main__":
-    train(Path(sys.argv[1]), lz.torch.loader(epoch_of(), lz.threads(1)), STEPS)

@@ -16,7 +16,6 @@ from tests.world.integrations.trainer_cases import (
     SAVES,
     STEPS,
     epoch_of,
-    killed_and_resumed,
     noted,
     numbers_of,
     once,
@@ -57,10 +56,6 @@ def train(folder: Path, pipeline: lz.Pipeline[Any], steps: int, **options: Any) 
     trainer.train(resume_from_checkpoint=any(folder.glob("checkpoint-*")))
 
 
-def test_killed_and_resumed(tmp_path: Path) -> None:
-    assert killed_and_resumed(__file__, tmp_path) == numbers_of(pipeline_of())
-
-
 @pytest.mark.parametrize("pipeline", [epoch_of(), pipeline_of()], ids=["epochs", "endless"])
 def test_a_fresh_trainer_goes_on_where_an_epoch_ended(
     pipeline: lz.Pipeline[Any], tmp_path: Path
@@ -92,7 +87,3 @@ def test_where_transformers_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "lazyckpt.integrations.transformers")
     with pytest.raises(ImportError, match=r'pip install "lazyckpt\[transformers\]"'):
         _ = lz.transformers
-
-
-if __name__ == "__main__":
-    train(Path(sys.argv[1]), epoch_of(), STEPS)

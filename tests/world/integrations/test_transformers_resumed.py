@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,8 +20,10 @@ from transformers import (
     TrainerCallback,
     TrainingArguments,
 )
+from transformers.trainer_jit_checkpoint import JITCheckpointCallback
 
 import lazyckpt as lz
+from tests.helpers import until
 
 BATCH, LENGTH = 2, 14  # 7 batches an epoch
 X = np.linspace(-1, 1, LENGTH, dtype=np.float32)[:, None]
@@ -283,6 +287,48 @@ def test_a_state_within_an_epoch_and_no_checkpoint(tmp_path: Path) -> None:
     options = {"gradient_accumulation_steps": 3, "num_train_epochs": 2}
     found = trained(tmp_path, shuffled(), options, state=state)
     assert found.batches == in_epochs(lz.torch.loader(shuffled(), state=state), [2, 7, 5])
+
+
+class Terminated(TrainerCallback):
+    """Sends a SIGTERM at an event after the first step, and waits until the Trainer knows of it."""
+
+    def __init__(self, event: str) -> None:
+        setattr(self, event, self.terminate)
+
+    def terminate(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert until(lambda: self.manager.is_checkpoint_requested)
+
+    def set_trainer(self, trainer: Trainer) -> None:
+        (found,) = (
+            each.jit_manager
+            for each in trainer.callback_handler.callbacks
+            if isinstance(each, JITCheckpointCallback)
+        )
+        self.manager: Any = found
+        self.manager.kill_wait = 0
+
+
+@pytest.mark.parametrize("event", ["on_substep_end", "on_step_end"])
+def test_a_checkpoint_on_a_signal(event: str, tmp_path: Path) -> None:
+    """It is written while batches are drawn, or accumulated, that no step includes."""
+    options = {"gradient_accumulation_steps": 3, "num_train_epochs": 2, **BY_STEP}
+    whole = trained(tmp_path / "whole", shuffled(), options)
+    options = {**options, "save_strategy": "no", "enable_jit_checkpoint": True}
+    trainer = trainer_of(tmp_path / "stopped", shuffled(), options)
+    callback = Terminated(event)
+    callback.set_trainer(trainer)
+    trainer.add_callback(callback)
+    trainer.train()
+    ((step, path),) = checkpoints(tmp_path / "stopped")
+    assert step == 1
+    again = trained(
+        tmp_path / "again", shuffled(), {**options, "enable_jit_checkpoint": False}, path
+    )
+    assert again.batches == whole.batches[3:]
+    if event == "on_step_end":  # else random numbers were drawn after the last step
+        assert (again.logs, again.weights) == (whole.logs, whole.weights)
 
 
 class EpochStopped(TrainerCallback):

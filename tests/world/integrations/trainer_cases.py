@@ -73,7 +73,7 @@ def starts(file: str, folder: Path, *words: str, killed_at: int = 0) -> subproce
 
 def ends(process: subprocess.Popen[str], killed: bool = False) -> None:
     with process:
-        _, error = process.communicate(timeout=100)
+        _, error = process.communicate(timeout=280)
     assert process.returncode == (-signal.SIGKILL if killed else 0), error
 
 

@@ -1,25 +1,77 @@
-"""Items of sequences in another order, joined, and in groups."""
+"""Functions of sequences: their items mapped, in another order, joined, in groups, and kept."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise
-from operator import getitem
+from itertools import chain, islice, pairwise
+from operator import attrgetter, getitem
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.sequence import LazySequence, Rebuilt, random_access
-from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
+from lazyckpt.compat.seqtools.sequence import EvaluationError, LazySequence, places, random_access
+from lazyckpt.core.checks import brief, checked, function, is_integer, natural, optional, positive
+from lazyckpt.core.show import show, written_at
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
 
+__all__ = [
+    "add_cache", "arange", "batch", "case", "collate", "concatenate", "cycle", "gather",
+    "interleave", "repeat", "smap", "split", "starmap", "switch", "take", "unbatch", "uniter",
+]  # fmt: skip
+
 A = TypeVar("A")
+B = TypeVar("B")
 Join = Callable[..., Pipeline[Any]]
+
+
+def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
+    """`f` of every item; of one item from each sequence, as long as the shortest, of several.
+
+    >>> list(smap(lambda x, y: x + y, [1, 2, 3], [10, 20]))
+    [11, 22]
+    """
+    if not sequences:
+        raise ArgumentError("smap: at least one sequence is needed, got none")
+    if len(sequences) == 1:
+        return _smap(LazySequence.of(*sequences), f, spread=False)
+    return _smap(lz.zip(*map(LazySequence.of, sequences)), f, spread=True)
+
+
+def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySequence[B]:
+    """`f(*item)` for every item. Errors are as `smap`'s."""
+    return _smap(LazySequence.of(sequence), f, spread=True)
+
+
+def _smap(items: Pipeline[Any], f: Callable[..., Any], spread: bool) -> LazySequence[Any]:
+    checked("smap", "f", f, function)
+    return LazySequence(items | lz.enumerate() | lz.map(_Evaluation(f, spread, written_at())))
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """The user's function, and where it was given."""
+
+    func: Callable[..., Any]
+    spread: bool
+    site: str
+
+    def __post_init__(self) -> None:
+        self.__dict__["__qualname__"] = show(self.func)
+
+    def __call__(self, numbered: tuple[int, Any]) -> Any:
+        number, item = numbered
+        try:
+            return self.func(*item) if self.spread else self.func(item)
+        except Exception as error:
+            what = f"item {number} of smap({show(self.func)})"
+            raise EvaluationError.of(error, what, self.site)  # noqa: B904  # it has its cause
 
 
 def arange(start: int, stop: int | None = None, step: int | None = None) -> LazySequence[int]:
@@ -140,22 +192,23 @@ def unbatch(
     sequence: Iterable[Sequence[A]], batch_size: int, last_batch_size: int | None = None
 ) -> LazySequence[A]:
     """The items of batches, one after another. Each thread keeps the batch that it used last."""
-    batch_size = checked("unbatch", "batch_size", batch_size, positive)
-    last = checked("unbatch", "last_batch_size", last_batch_size or batch_size, positive)
-    batches = LazySequence(random_access(LazySequence.of(sequence)))
-    return LazySequence(LazySequence.of(_Rows(batches, batch_size, last)))
+    size = checked("unbatch", "batch_size", batch_size, positive)
+    last = checked("unbatch", "last_batch_size", last_batch_size or size, positive)
+    batches = random_access(LazySequence.of(sequence))
+    count: Any = batches.machine.length
+    length = (count - 1) * size + last if count else count
+    return LazySequence(places(length) | lz.map(_Rows(LazySequence(batches), size).__getitem__))
 
 
-class _Rows(Rebuilt):
+class _Rows:
     """The items of batches, by their numbers over all batches."""
 
-    def __init__(self, batches: LazySequence[Any], size: int, last: int) -> None:
-        self._batches, self._size, self._last_size = batches, size, last
+    def __init__(self, batches: LazySequence[Any], size: int) -> None:
+        self._batches, self._size = batches, size
         self._kept = threading.local()
 
-    def __len__(self) -> int:
-        count = len(self._batches)
-        return (count - 1) * self._size + self._last_size if count else 0
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Rows, (self._batches, self._size)
 
     def __getitem__(self, index: int) -> Any:
         number, place = divmod(index, self._size)
@@ -191,3 +244,79 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
         edges = pairwise([0, *edges, size])
     bounds = [slice(*(max(0, min(int(edge), size)) for edge in pair)) for pair in edges]
     return LazySequence(lz.source(bounds) | lz.map(partial(getitem, sequence)))
+
+
+def add_cache(arr: Iterable[A], cache_size: int = 1) -> LazySequence[A]:
+    """Keep the `cache_size` items that were used last, rather than make them again."""
+    return LazySequence(random_access(LazySequence.of(arr)) | lz.lru_cache(cache_size))
+
+
+def uniter(
+    iterable: Iterable[A], cache_size: int = 0, n_parallel: int = 1, size: int | None = None
+) -> LazySequence[A]:
+    """Indices for an iterable, which is gone through as far as needed, and anew to go back.
+
+    Each of at most `n_parallel` iterators keeps its last `cache_size` items.
+    """
+    if isinstance(iterable, Iterator):
+        raise ArgumentError(
+            f"uniter: iterable must begin anew each time, got the iterator {brief(iterable)}"
+        )
+    cache_size = checked("uniter", "cache_size", cache_size, natural)
+    most = checked("uniter", "n_parallel", n_parallel, positive)
+    size = checked("uniter", "size", size, optional(natural))
+    return LazySequence(LazySequence.of(_Indexed(iterable, cache_size, most, size)))
+
+
+class _Indexed:
+    """Items of an iterable by index, by as many iterators as are allowed."""
+
+    def __init__(
+        self, iterable: Iterable[Any], cache_size: int, most: int, size: int | None
+    ) -> None:
+        self._iterable, self._cache_size = iterable, cache_size
+        self._most, self._size = most, size
+        self._cursors: list[_Cursor] = []  # the one least recently used first
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Indexed, (self._iterable, self._cache_size, self._most, self._size)
+
+    def __len__(self) -> int:
+        if self._size is None:
+            raise TypeError("a sequence by uniter has no len() unless it is given one: size=...")
+        return self._size
+
+    def __getitem__(self, index: int) -> Any:
+        with self._lock:
+            cursor = self._nearest(index)
+            item = cursor.item(index)
+            self._cursors.append(cursor)  # after an error it is not used again
+            return item
+
+    def _nearest(self, index: int) -> _Cursor:
+        """Take the cursor with the least to read out of the list, or make a new one."""
+        cursors = self._cursors
+        able = [each for each in cursors if each.next - len(each.kept) <= index]
+        if able:
+            cursor = max(able, key=attrgetter("next"))
+            cursors.remove(cursor)
+            return cursor
+        del cursors[: len(cursors) + 1 - self._most]
+        return _Cursor(self._iterable, self._cache_size + 1)
+
+
+class _Cursor:
+    """An iterator that counts its items and keeps the last ones."""
+
+    def __init__(self, iterable: Iterable[Any], size: int) -> None:
+        self._iterable, self._items, self.next = iterable, iter(iterable), 0
+        self.kept: deque[Any] = deque(maxlen=size)
+
+    def item(self, index: int) -> Any:
+        for item in islice(self._items, max(0, index + 1 - self.next)):
+            self.kept.append(item)
+            self.next += 1
+        if index >= self.next:
+            raise IndexError(f"index {index} is past the end of {brief(self._iterable)}")
+        return self.kept[index - self.next]

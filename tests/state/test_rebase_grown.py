@@ -1,0 +1,224 @@
+"""Items appended to data: a state follows them by `rebase`, where that has a meaning."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+
+
+class Squares:
+    """A map-style data set."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        return index * index
+
+
+KINDS: dict[str, Any] = {
+    "range": lambda size: lz.source(range(size)),
+    "list": lambda size: lz.source([*range(size)]),
+    "array": lambda size: lz.source(np.arange(size)),
+    "data set": lambda size: lz.source(Squares(size)),
+    "frame": lambda size: lz.source(pd.DataFrame({"x": range(size)})),
+    "columns": lambda size: lz.columns(x=np.arange(size), y=[[n, n] for n in range(size)]),
+}
+IN_ORDER: list[Any] = [
+    lz.map(lambda n: n),
+    lz.shard(num_shards=1, index=0),
+    lz.repeat(1),
+    lz.skip(0),
+    lz.take(99),
+    lz.enumerate() | lz.map(lambda pair: pair[1]),
+    lz.batch(3),
+    lz.filter(lambda n: True),
+    lz.flat_map(lambda n: [n]),
+]
+REORDERED: list[Any] = [
+    lz.shuffle(seed=0),
+    lz.shuffle(buffer_size=3, seed=0),
+    lz.block_shuffle(3, seed=0),
+    lz.local_shuffle(2, seed=0, block_size=2),
+    lz.bucket_batch(2, key=hash, window_size=4, seed=0) | lz.unbatch(),
+    lz.batch(2) | lz.shuffle(seed=1) | lz.unbatch(),
+    lz.interleave_map(lambda n: [n], cycle_length=2),
+]
+
+
+def flat(items: Any) -> list[int]:
+    return [n for item in items for n in (flat(item) if isinstance(item, list) else [item])]
+
+
+@given(
+    st.integers(0, 8), st.integers(0, 5), st.lists(st.sampled_from(IN_ORDER + REORDERED)), st.data()
+)
+def test_no_item_is_lost_and_none_comes_twice(
+    size: int, more: int, stages: list[Any], data: st.DataObject
+) -> None:
+    old, new = lz.source(range(size)), lz.source(range(size + more))
+    for stage in stages[:3]:
+        try:
+            old, new = old | stage, new | stage
+        except lz.ArgumentError:  # without random access, or of batches
+            return
+    try:
+        given_items = list(old)
+    except TypeError:  # of batches
+        return
+    run = lz.run(old)
+    count = data.draw(st.integers(0, len(given_items)))
+    had = [next(run) for _ in range(count)]
+    if count == len(given_items) and data.draw(st.booleans()):
+        assert next(run, None) is None  # at the end
+    try:
+        state = lz.rebase(run.state, new)
+    except lz.StateMismatch:
+        assert not all(stage in IN_ORDER[:7] for stage in stages[:3])
+        return
+    rest = list(lz.run(new, state))
+    if all(stage in IN_ORDER for stage in stages[:3]):
+        assert flat(had) + flat(rest) == flat(new)
+    elif rest or more == 0:
+        assert Counter(flat(had) + flat(rest)) == Counter(flat(new))
+    else:  # the epoch is over, as it was ordered
+        assert Counter(flat(had)) == Counter(flat(old))
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 40), st.sampled_from(REORDERED))
+def test_an_epoch_has_the_items_that_there_were_and_the_next_one_all(
+    size: int, more: int, cut: int, stage: Any
+) -> None:
+    old, new = (lz.source(range(each)) | stage | lz.repeat() for each in (size, size + more))
+    run = lz.run(old)
+    found = list(islice(run, cut))
+    try:
+        run.change(new)
+    except lz.StateMismatch:
+        assert found + list(islice(run, 30)) == list(islice(old, cut + 30))
+        return
+    while run.state.epoch <= cut // size + 3:
+        found.append(next(run))
+    counts = Counter(found)
+    for some in (range(size), range(size, size + more)):
+        times = [counts[item] for item in some]
+        assert max(times) - min(times) <= 1
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_an_epoch_in_order_goes_on_to_the_new_end(kind: str) -> None:
+    for stage in (lz.map(str), lz.map(str) | lz.repeat(2), lz.map(str) | lz.batch(2)):
+        old, new = KINDS[kind](4) | stage, KINDS[kind](7) | stage
+        for cut in range(3):
+            state = lz.state_at(old, cut)
+            with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) carries"):
+                lz.run(new, state)
+            assert list(lz.run(new, lz.rebase(state, new))) == list(new)[cut:]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_shuffled_epoch_ends_before_the_data_grow(kind: str) -> None:
+    old, new = (
+        KINDS[kind](size) | lz.shuffle(seed=0) | lz.repeat() | lz.map(str) for size in (4, 7)
+    )
+    run = lz.run(old)
+    before = list(islice(run, 8))
+    state = lz.rebase(run.state, new)
+    assert [*before, *islice(lz.run(new, state), 7)] == [*islice(old, 8), *islice(new, 14, 21)]
+    assert (state.items, state.epoch) == (8, 1)
+    next(run)
+    with pytest.raises(lz.StateMismatch, match=r"length=4.*length=7.*go on with what was there"):
+        lz.rebase(run.state, new)
+
+
+def test_a_loop_over_epochs_has_all_items_from_the_next_one_on() -> None:
+    old, new = (lz.source(range(size)) | lz.shuffle(seed=0) | lz.batch(2) for size in (4, 7))
+    run = lz.run(old)
+    assert sorted(flat(run.epoch())) == [*range(4)]
+    run.change(new)
+    assert sorted(flat(run.epoch())) == [*range(7)]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_ranks_go_on_alike(shuffled: bool) -> None:
+    order: Any = lz.shuffle(seed=0) if shuffled else lz.map(int)
+    old, new = (lz.source(range(size)) | order | lz.repeat() for size in (4, 6))
+    state = lz.state_at(old | lz.shard(num_shards=2, index=0), 4)
+    found = [
+        list(islice(lz.run(new | shard, lz.rebase(state, new | shard)), 6))
+        for shard in (lz.shard(num_shards=2, index=rank) for rank in (0, 1))
+    ]
+    if shuffled:
+        assert sorted(found[0][:3] + found[1][:3]) == sorted(found[0][3:] + found[1][3:])
+    else:  # the second epoch goes on to the new end
+        assert found == [[4, 0, 2, 4, 0, 2], [5, 1, 3, 5, 1, 3]]
+
+
+@pytest.mark.parametrize("executor", [None, lz.threads(2), lz.processes(2)])
+def test_a_mixture_goes_on_when_one_of_its_pipelines_grows(executor: Any) -> None:
+    letters = lz.source([*"abc"]) | lz.repeat()
+
+    def mixed(size: int) -> lz.Pipeline[Any]:
+        numbers = lz.source(range(size), name="numbers") | lz.shuffle(seed=1) | lz.repeat()
+        return lz.mix([numbers, letters], [1, 1], deterministic=True) | lz.map(str)
+
+    with lz.run(mixed(3), executor=executor) as run:
+        first = list(islice(run, 6))
+        run.change(mixed(5))
+        rest = list(islice(run, 10))
+    assert sorted(first[::2]) == ["0", "1", "2"]
+    assert sorted(rest[::2]) == ["0", "1", "2", "3", "4"]
+    assert first[1::2] + rest[1::2] == [*"abcabcab"]
+
+
+def test_what_a_window_holds_is_not_ordered_in_another_way() -> None:
+    old, new = (
+        lz.source(range(size)) | lz.shuffle(seed=0) | lz.repeat() | lz.filter(lambda n: True)
+        | lz.shuffle(3, seed=1)
+        for size in (4, 7)
+    )  # fmt: skip
+    for cut in range(1, 9):
+        with pytest.raises(lz.StateMismatch, match=r"behind it (holds|orders)"):
+            lz.rebase(lz.state_at(old, cut), new)
+
+
+def test_fewer_items_and_other_names_are_refused() -> None:
+    state = lz.state_at(lz.source(range(5), name="web"), 1)
+    with pytest.raises(lz.StateMismatch, match=r"length=5.*length=3.*pass 5 or more"):
+        lz.rebase(state, lz.source(range(3), name="web"))
+    with pytest.raises(lz.StateMismatch, match="name decides the order"):
+        lz.rebase(state, lz.source(range(9), name="books"))
+    with pytest.raises(lz.StateMismatch, match=r"length=5.*length=3.*pass 5 or more"):
+        lz.rebase(lz.state_at(lz.columns(x=range(5)), 1), lz.columns(x=range(3)))
+    streamed = lz.source(iter_again(), name="web")
+    for known, other in ((state, streamed), (lz.init(streamed), lz.source(range(9), name="web"))):
+        with pytest.raises(lz.StateMismatch, match="can't be compared"):
+            lz.rebase(known, other)
+    for join in (lz.concat, lz.interleave, lz.zip):
+        old, new = (join(lz.source(range(4)), lz.source(range(size))) for size in (4, 6))
+        with pytest.raises(lz.StateMismatch, match=r"length=4.*length=6.*decides the order"):
+            lz.rebase(lz.state_at(old, 3), new)
+    hostile = lz.init(lz.source(range(5)))
+    bad = hostile.stages[0].with_arguments({"length": "5"})
+    with pytest.raises(lz.StateMismatch, match="can't be compared"):
+        lz.rebase(lz.State((bad,), 0, hostile.position), lz.source(range(9)))
+
+
+def iter_again() -> Any:
+    class Again:
+        def __iter__(self) -> Any:
+            return iter(range(9))
+
+    return Again()

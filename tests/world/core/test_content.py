@@ -1,0 +1,44 @@
+"""Arguments of others' types, by contents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+import lazyckpt as lz
+from lazyckpt.core.content import content, dumps
+from tests.core.test_content import DATA, MADE
+
+VALUES: list[Any] = [
+    torch.arange(3), torch.arange(1, 4), torch.arange(3.0), torch.arange(4).reshape(2, 2),
+    torch.arange(4), torch.tensor([1.5, 2], dtype=torch.bfloat16), torch.tensor(True),
+    torch.tensor([1.5, 3], dtype=torch.bfloat16), torch.tensor(3), torch.tensor(4),
+    torch.tensor(False), torch.tensor([]), torch.tensor([1j, 2]).conj(), torch.tensor([1j, 2]),
+    torch.int8, torch.int16, torch.device("cpu"), torch.device("cuda"), torch.Size([1, 2]),
+    pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-02"), pd.Timedelta(1, "s"),
+    pd.Interval(0, 1), pd.Interval(0, 2),
+]  # fmt: skip
+
+
+def test_other_values_have_other_contents() -> None:
+    found = [dumps(content(value)) for value in VALUES]
+    assert len({*found}) == len(found)
+
+
+@pytest.mark.parametrize("made", [*MADE, lambda value: lz.map(max, value)])
+def test_a_changed_tensor_is_another_pipeline(made: Any) -> None:
+    weights = torch.arange(6.0, requires_grad=True)
+    state = lz.init(DATA | made(weights)).to_json()
+    for same in (weights.detach().clone(), torch.arange(12.0)[::2] / 2):
+        assert lz.run(DATA | made(same), state).state.to_json() == state
+    with pytest.raises(lz.StateMismatch):
+        lz.run(DATA | made(torch.ones(6)), state)
+
+
+def test_what_has_no_bytes_is_refused() -> None:
+    for value in (torch.eye(2).to_sparse(), torch.empty(2, device="meta"), pd.Series([1])):
+        with pytest.raises(lz.ArgumentError, match="isn't: give"):
+            DATA | MADE[0](value)
