@@ -125,7 +125,7 @@ def test_it_is_copied_and_pickled() -> None:
 
 @pytest.mark.parametrize(
     "executor",
-    [None, lz.threads(2), lz.processes(1), lz.processes(2), lz.processes(2, start_method="spawn")],
+    [None, lz.threads(2), lz.processes(1), lz.processes(2)],
     ids=repr,
 )
 def test_it_is_taken_apart_by_executors_and_guards(executor: Any) -> None:

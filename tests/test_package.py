@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from functools import cache
 from importlib.metadata import requires, version
 from pathlib import Path
 
@@ -82,9 +83,14 @@ def room(name: str) -> int:
     return next(floor for floor, rooms in enumerate(ROOMS) if keys & set(rooms))
 
 
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"))
+
+
 def imported(file: Path) -> list[str]:
     names = []
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -95,6 +101,7 @@ def imported(file: Path) -> list[str]:
     return [name for name in names if name.partition(".")[0] == "lazyckpt"]
 
 
+@cache
 def is_module(name: str) -> bool:
     path = ROOT.parent.joinpath(*name.split("."))
     return path.is_dir() or path.with_suffix(".py").exists()
@@ -202,7 +209,7 @@ def test_the_docstring_lists_the_rooms_in_order() -> None:
 
 def test_no_import_hides_in_a_function() -> None:
     for file in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(tree(file)):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 hidden = [n for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
                 assert not hidden, f"{file.name}: {node.name} imports"
@@ -289,10 +296,9 @@ def test_a_pipeline_brings_what_it_uses_alone() -> None:
 
 
 def test_names_come_from_where_type_checkers_see_them() -> None:
-    tree = ast.parse((ROOT / "__init__.py").read_text("utf-8"))
     seen = {
         f"{node.module}.{alias.name}"
-        for each in tree.body
+        for each in tree(ROOT / "__init__.py").body
         if isinstance(each, ast.If)
         for node in each.body
         if isinstance(node, ast.ImportFrom)

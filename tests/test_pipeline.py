@@ -175,16 +175,6 @@ def test_pipelines_cannot_be_changed(value: Any) -> None:
 # --- composing ---
 
 
-def test_composing_is_associative() -> None:
-    a, b, c = lz.map(str), lz.batch(2), lz.shuffle(3, seed=0)
-    data = lz.source(range(5))
-    every = [data | a | b | c, data | (a | b | c), data | (a | (b | c)), (data | a) | (b | c)]
-    assert len(set(every)) == 1
-    assert len({repr(p) for p in every}) == 1
-    assert (a | b) | c == a | (b | c)
-    assert [call.name for call in (a | b | c).calls] == ["map", "batch", "shuffle"]
-
-
 @pytest.fixture
 def recursion_limit() -> Iterator[int]:
     """Python's own, whatever has been imported; mypy raises it."""

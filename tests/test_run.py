@@ -36,21 +36,6 @@ class Stream:
 # --- the state, and going on ---
 
 
-@pytest.mark.parametrize("form", ["to_json", "to_dict", "itself", "bytes"])
-@pytest.mark.parametrize("cut", range(5))
-def test_resuming_from_every_form_of_state(cut: int, form: str) -> None:
-    state = lz.state_at(PIPELINE, cut)
-    given = {
-        "to_json": state.to_json(),
-        "to_dict": state.to_dict(),
-        "itself": state,
-        "bytes": state.to_json().encode(),
-    }[form]
-    run = lz.run(PIPELINE, given)
-    assert run.state == state
-    assert list(run) == ITEMS[cut:]
-
-
 def test_state_dict_has_no_side_effects_and_loads_anywhere() -> None:
     run = lz.run(PIPELINE)
     saved = [run.state_dict(), *(run.state_dict() for _ in run)]

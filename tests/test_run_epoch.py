@@ -16,7 +16,6 @@ from lazyckpt.testing import equal, strategies
 from lazyckpt.testing.laws import Stream
 
 SHUFFLED = lz.source(range(7)) | lz.shuffle(seed=0)
-FOREVER = list(islice(SHUFFLED | lz.repeat(), 60))
 
 
 def epochs(pipeline: lz.Pipeline[Any], count: int) -> list[Any]:

@@ -19,7 +19,7 @@ import lazyckpt as lz
 from tests.executors.cases import PIPELINES
 from tests.helpers import HANGS, until
 
-EXECUTORS = [None, lz.inline(), lz.threads(1), lz.threads(2), lz.processes(1), lz.processes(2)]
+EXECUTORS = [None, lz.threads(1), lz.threads(2), lz.processes(1), lz.processes(2)]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS, ids=repr)

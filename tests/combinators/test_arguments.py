@@ -418,18 +418,23 @@ def test_state_at_takes_an_int(n: Any) -> None:
     assert repr(n) in message
 
 
+STATE = lz.init(lz.source([1]))
+USES: dict[str, Callable[[Any], object]] = {
+    **{each.__name__: each for each in (lz.run, lz.init, lz.head, lz.profile)},
+    "state_at": lambda it: lz.state_at(it, 0),
+    "step": lambda it: lz.step(it, STATE),
+    "advance": lambda it: lz.advance(it, STATE, 1),
+    "replay": lambda it: lz.replay(it, STATE),
+    "rebase": lambda it: lz.rebase(STATE, it),
+    "reshard": lambda it: lz.reshard([STATE], it),
+    "resume_cost": lambda it: lz.resume_cost(it, STATE),
+    "trace": lambda it: lz.trace(it, 0),
+    "seen": lambda it: lz.seen(it, STATE),
+}
+
+
 @pytest.mark.parametrize("not_one", [None, 3, [1], lz.map(len), lz.Pipeline])
-@pytest.mark.parametrize(
-    "use",
-    [
-        lz.run,
-        lz.init,
-        lambda it: lz.state_at(it, 0),
-        lambda it: lz.step(it, lz.init(lz.source([1]))),
-        lambda it: lz.rebase(lz.init(lz.source([1])), it),
-    ],
-    ids=["run", "init", "state_at", "step", "rebase"],
-)
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_what_runs_has_to_be_a_pipeline(use: Callable[[Any], object], not_one: Any) -> None:
     message = refusal(lambda: use(not_one))
     assert "must be a Pipeline" in message

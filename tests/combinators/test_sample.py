@@ -90,16 +90,6 @@ GOLDEN = [
 ]
 
 
-class Huge:
-    """10**9 items that are nowhere."""
-
-    def __len__(self) -> int:
-        return 10**9
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
 REFUSED: list[tuple[Any, Any, str]] = [
     ([1, 2], lz.sample([1], seed=0), "1 weights for 2 items"),
     ([1], lz.sample_balanced([1, 2], seed=0), "2 labels for 1 items"),

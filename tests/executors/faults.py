@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,6 +121,12 @@ def of_each(executors: dict[str, lz.Executor], shift: int = 0) -> Any:
         for number, (name, executor) in enumerate(executors.items())
     ]
     return pytest.mark.parametrize(("executor", "shape"), found)
+
+
+def every_other(rows: Iterable[Any], columns: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Each with about half of the others."""
+    pairs = product(enumerate(rows), enumerate(columns))
+    return [(row, column) for (n, row), (k, column) in pairs if (n + k) % 2 == 0]
 
 
 def fails(run: lz.Run[Any], found: list[Any], kind: Any, match: str | None = None) -> BaseException:

@@ -45,15 +45,16 @@ def pids(fn: Any, size: int) -> dict[str, lz.Pipeline[int]]:
     }
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("shape", pids(pid, 1))
-def test_none_runs_in_the_process_that_reads(shape: str, workers: int) -> None:
-    executor = lz.processes(workers, start_method="fork")
-    assert os.getpid() not in set(lz.run(pids(pid, 3000)[shape], executor=executor))
+def test_none_runs_in_the_process_that_reads(shape: str) -> None:
+    for workers in (1, 2):
+        executor = lz.processes(workers, start_method="fork")
+        assert os.getpid() not in set(lz.run(pids(pid, 3000)[shape], executor=executor))
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-@pytest.mark.parametrize("shape", pids(pid, 1))
+@pytest.mark.parametrize(
+    ("shape", "on_error"), [*zip(pids(pid, 1), ["raise", "skip"] * 4, strict=False)]
+)
 def test_all_workers_have_a_part_of_what_takes_long(
     shape: str, on_error: Any, tmp_path: Path
 ) -> None:

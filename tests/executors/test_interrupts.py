@@ -110,7 +110,7 @@ EXECUTORS: dict[str, lz.Executor | None] = {
 
 def points(name: str, executor: str) -> range:
     """Numbers of points to try: of each pipeline others, and all of them in the profile `deep`."""
-    step = {"inline": 3, "threads": 11, "threads2": 23}.get(executor, 97)
+    step = {"inline": 3, "threads": 11, "threads2": 23}.get(executor, 193)
     step = 1 if IS_DEEP else 3 * step if IS_BRIEF else step
     return range(1 + sum(map(ord, name)) % step, 1 << 30, step)
 
@@ -175,7 +175,7 @@ SWEEPS = [
     for row, name in enumerate(PIPELINES)
     for column, executor in enumerate(EXECUTORS)
     for number, way in enumerate(WAYS)
-    if IS_DEEP or (row + column + number) % (2 if executor in ("threads2", "fork2") else 4) == 0
+    if IS_DEEP or (row + column + number) % (2 if executor == "threads2" else 4) == 0
 ] + [  # an item may wait for its state
     (name, executor, False, False, True)
     for row, name in enumerate(["list", "random access", "some", "window"])
@@ -258,7 +258,7 @@ FILLED = {
 def test_an_interrupt_while_the_buffer_is_filled_loses_nothing(name: str, executor: str) -> None:
     pipeline = PIPELINES[name]
     expected = [*pipeline]
-    step = 23 if executor == "fork" else 5 if IS_BRIEF else 1
+    step = 97 if executor == "fork" else 5 if IS_BRIEF else 3
     for number in range(1, 1 << 30, 1 if IS_DEEP else step):
         with lz.run(pipeline, executor=FILLED[executor]) as run:
             found = [next(run)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ def stride(at_least: int, number: int = 0) -> int:
 EXECUTORS: dict[str, tuple[lz.Executor, int, int]] = {
     "threads": (lz.threads(), 1, 9),
     "threads3": (lz.threads(3, buffer_size=20), 1, 9),
-    "fork2": (lz.processes(2, buffer_size=4, start_method="fork"), 1, 35),
+    "fork2": (lz.processes(2, buffer_size=4, start_method="fork"), 1, MOST),
     "one thread ahead": (lz.threads(2, buffer_size=1), 3, 9),
     "gated": (lz.threads(2, gated=True), 3, 9),
     "fork": (lz.processes(start_method="fork"), 3, 35),
@@ -37,7 +36,7 @@ EXECUTORS: dict[str, tuple[lz.Executor, int, int]] = {
         35,
     ),
     "forkserver": (lz.processes(2, start_method="forkserver"), 12, MOST),
-    "spawn": (lz.processes(2, start_method="spawn"), 12, MOST),
+    "spawn": (lz.processes(2, start_method="spawn"), 36, MOST),
 }
 PAIRS = [
     pytest.param(*each, executor, stride(apart, number), id=f"{name}-{NAMES[number]}")
@@ -90,7 +89,7 @@ def test_threads(
 
 @pytest.mark.parametrize("kind", GRAPHS)
 @given(st.data(), forks, threads, st.integers(0, 39))
-@settings(max_examples=15)
+@settings(max_examples=max(4, settings().max_examples // 8))
 def test_processes(
     kind: str, data: st.DataObject, one: lz.Executor, other: lz.Executor, cut: int
 ) -> None:
@@ -109,21 +108,17 @@ def test_epochs_go_on_in_workers() -> None:
             assert run.state == plain.state
 
 
-@pytest.fixture
-def run() -> Iterator[lz.Run[int]]:
-    with lz.run(lz.source(range(100)) | lz.map(abs), executor=lz.threads(2)) as run:
-        yield run
-
-
-def test_loops_share_a_run_and_loading_moves_them(run: lz.Run[int]) -> None:
-    one, other = iter(run), iter(run)
-    assert [next(one), next(other), next(run), next(one)] == [0, 1, 2, 3]
-    there = lz.state_at(lz.source(range(100)) | lz.map(abs), 50)
-    run.load_state_dict(there)
-    assert [next(one), next(other), next(run)] == [50, 51, 52]
-    run.load_state_dict(there.to_dict())
-    assert list(one) == list(range(50, 100))
-    assert list(other) == []
+def test_loops_share_a_run_and_loading_moves_them() -> None:
+    pipeline = lz.source(range(100)) | lz.map(abs)
+    there = lz.state_at(pipeline, 50)
+    with lz.run(pipeline, executor=lz.threads(2)) as run:
+        one, other = iter(run), iter(run)
+        assert [next(one), next(other), next(run), next(one)] == [0, 1, 2, 3]
+        run.load_state_dict(there)
+        assert [next(one), next(other), next(run)] == [50, 51, 52]
+        run.load_state_dict(there.to_dict())
+        assert list(one) == list(range(50, 100))
+        assert list(other) == []
 
 
 def test_a_billion_items_at_once() -> None:

@@ -25,9 +25,9 @@ from tests.executors.faults import (
     each,
     in_a_stream,
     kill,
+    of_each,
     script,
     seekable,
-    shapes,
     wait,
 )
 from tests.helpers import until, workers
@@ -42,8 +42,7 @@ def test_two_runs_of_one_pipeline(executor: lz.Executor) -> None:
         assert [*zip(one, two, strict=True)] == [(n, n) for n in range(300)]
 
 
-@shapes
-@each(INLINE | QUICK)
+@of_each(INLINE | QUICK)
 def test_one_of_two_threads_that_ask_at_once_is_refused(
     executor: lz.Executor, shape: Any, flag: Path
 ) -> None:

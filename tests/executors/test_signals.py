@@ -53,7 +53,6 @@ if __name__ == "__main__":
     ("executor", "stage"),
     [
         ("threads()", "filter(lambda x: True)"),
-        ("threads(2)", "map(int)"),
         ("threads(2)", "filter(lambda x: True)"),
         ("processes(1, start_method='fork')", "map(int)"),
         ("processes(2, start_method='fork')", "filter(lambda x: True)"),
@@ -128,10 +127,8 @@ STAGES = ["lz.map(abs)", "lz.map(lambda x: x)", "lz.filter(yes)"]
         ("None", STAGES[2]),
         ("lz.threads()", STAGES[0]),
         ("lz.threads(2, buffer_size=5)", STAGES[2]),
-        ("lz.threads(2, buffer_size=5)", STAGES[1]),
         ("lz.threads(gated=True)", STAGES[1]),
         ("lz.processes(start_method='fork')", STAGES[2]),
-        ("lz.processes(start_method='fork')", STAGES[1]),
     ],
 )
 def test_interrupts_at_any_moment(executor: str, stage: str, tmp_path: Path) -> None:

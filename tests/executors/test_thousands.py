@@ -8,11 +8,9 @@ from time import sleep
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 import lazyckpt as lz
-from tests.executors.faults import LATE, fails, in_a_stream, notes, replayed, seekable, shapes
+from tests.executors.faults import LATE, SHAPES, fails, in_a_stream, notes, replayed, seekable
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -31,11 +29,10 @@ class Deadly:
         return item
 
 
-@shapes
-@settings(max_examples=2)
-@given(at=st.integers(0, MANY - 1), workers=st.integers(1, 2))
-@example(at=512, workers=1)
-@example(at=MANY - 1, workers=2)
+@pytest.mark.parametrize(
+    ("shape", "at", "workers"),
+    [*zip(SHAPES, [0, 512, 15_001, MANY - 1], [1, 2, 1, 2], strict=True)],
+)
 def test_one_of_thousands(shape: Any, workers: int, at: int) -> None:
     pipeline = shape(Deadly(at), MANY)
     found: list[int] = []

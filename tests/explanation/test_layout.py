@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import lazyckpt as lz
 
 NUMBERS = lz.source(range(10))
 SHUFFLED = NUMBERS | lz.shuffle(seed=0)
-
-
-class Stream:
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(9))
 
 
 def tokens(item: Any) -> Any:

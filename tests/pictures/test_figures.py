@@ -51,6 +51,7 @@ class Page(HTMLParser):
 
 
 def flat(nodes: tuple[Node, ...]) -> Iterator[Node]:
+    """In the order in which a state tells of stages."""
     for node in nodes:
         yield node
         for branch in node.branches:

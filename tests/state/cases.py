@@ -22,7 +22,7 @@ def rest(pipeline: lz.Pipeline[Any], state: lz.State, limit: int = 99) -> list[A
 
 def checksum(body: dict[str, Any]) -> str:
     """That of a state's fields, as anybody can compute it."""
-    names = ("lazyckpt", "items", "stages", "rebased", "skipped", "rank")
+    names = ("lazyckpt", "items", "stages", "rebased", "skipped", "rank", "tracked")
     order = [name for name in names if name in body]
     texts = (json.dumps(body[name], sort_keys=True, separators=(",", ":")) for name in order)
     pairs = zip(order, texts, strict=True)

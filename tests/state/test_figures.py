@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,18 +11,10 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.core.checks import brief
 from lazyckpt.pictures.drawing import figure
-from lazyckpt.pictures.figure import Node
 from lazyckpt.state.codec import layers
 from lazyckpt.testing import strategies
 from tests.pictures.cases import mixture
-
-
-def flat(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    """In the order in which `layers` tells of stages."""
-    for node in nodes:
-        yield node
-        for branch in node.branches:
-            yield from flat(branch.nodes)
+from tests.pictures.test_figures import flat
 
 
 @given(strategies.pipelines(), st.integers(0, 5))

@@ -137,17 +137,6 @@ def test_a_changed_pipeline_of_a_mixture_goes_on_where_it_was() -> None:
     assert rest(anew, alone) == list(part)
 
 
-def test_of_many_pipelines_each_follows_its_changes() -> None:
-    many = [lz.source(range(n + 1)) | lz.repeat() for n in range(30)]
-    old, new = (lz.mix(many, [*range(1, 30), w], seed=0) for w in (1, 2))
-    state = lz.state_at(old, 5)
-    assert rest(new, state, 9) == list(islice(lz.run(new, state, strict=False), 9))
-    fewer = lz.mix(many[1:], [1] * 29, seed=0)
-    assert lz.mix_counts(fewer, lz.rebase(state, fewer)) == lz.mix_counts(old, state)[1:]
-    changed = lz.mix([many[0] | lz.batch(2), *many[1:]], [1] * 30, seed=0)
-    assert lz.mix_counts(changed, lz.rebase(state, changed)) == lz.mix_counts(old, state)
-
-
 ALIKE = ["a", "b", "c", "d"]  # sources of one length
 
 

@@ -174,5 +174,3 @@ def test_bad_states_are_refused() -> None:
             lz.resume_cost(pipeline, bad)  # type: ignore[arg-type]
     with pytest.raises(lz.InvalidState):
         lz.resume_cost(pipeline, lz.State(pipeline.entries, 3, (0, 99)))
-    with pytest.raises(lz.ArgumentError, match="pipeline must be a Pipeline"):
-        lz.resume_cost(lz.batch(2), lz.init(pipeline))

@@ -62,9 +62,9 @@ CHANGES: dict[str, Callable[[list[int]], Any]] = {
 @pytest.mark.parametrize("kind", [same, Rows])
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize(
-    "executor", [name for name in EXECUTORS if name not in ("spawn", "futures")]
+    ("executor", "given"),
+    [*((name, given) for name in ("inline", "threads") for given in (0, 1, 5)), ("processes", 1)],
 )
-@pytest.mark.parametrize("given", [0, 1, 5])
 def test_data_that_change_while_they_are_read(
     executor: str, tail: str, kind: Any, change: str, given: int
 ) -> None:

@@ -12,7 +12,6 @@ import lazyckpt as lz
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-METHODS = ["forkserver", "spawn"]
 unpickled = 0
 
 
@@ -38,8 +37,7 @@ def twice(found: Item) -> list[Any]:
     return [found.x, found.x]
 
 
-@pytest.mark.parametrize("kind", [list, tuple])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "kind"), [("forkserver", list), ("spawn", tuple)])
 def test_a_worker_unpickles_what_it_reads_and_no_more(method: str, kind: Any) -> None:
     data = kind(map(Item, range(3000)))
     pipeline = lz.source(data) | lz.shuffle(seed=0) | lz.repeat() | lz.map(counted)
@@ -49,10 +47,9 @@ def test_a_worker_unpickles_what_it_reads_and_no_more(method: str, kind: Any) ->
     assert count < 300
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_whatever_the_items_are(method: str) -> None:
+def test_whatever_the_items_are() -> None:
     data = [None, [], {"a": np.arange(3)}, Item(4), np.zeros(()), "text", lambda: 7, (1, [2])]
-    executor = lz.processes(2, start_method=method)
+    executor = lz.processes(2, start_method="forkserver")
     with lz.run(lz.source(data) | lz.map(repr), executor=executor) as run:
         shown = [*run]
     assert [*map(kind_of, shown)] == [kind_of(repr(each)) for each in data]
@@ -70,9 +67,8 @@ def first_of(pair: tuple[np.ndarray[Any, Any], int]) -> int:
     return pair[1] + int(pair[0][-1])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_items_of_one_large_object_do_not_each_bring_it(method: str) -> None:
+def test_items_of_one_large_object_do_not_each_bring_it() -> None:
     table = np.zeros(1 << 20, np.uint8)  # with each of the items 4 GiB
     pipeline = lz.source([(table, n) for n in range(1 << 12)]) | lz.map(first_of)
-    with lz.run(pipeline, executor=lz.processes(2, start_method=method)) as run:
+    with lz.run(pipeline, executor=lz.processes(2, start_method="forkserver")) as run:
         assert [*run] == [*range(1 << 12)]

@@ -38,8 +38,9 @@ def forked(child: Callable[[], bool]) -> Iterator[int]:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("does", ["drops", "iterates", "closes", "keeps"])
+@pytest.mark.parametrize(
+    ("does", "workers"), [("drops", 1), ("iterates", 2), ("closes", 1), ("keeps", 2)]
+)
 def test_a_fork_with_items_in_hand(does: str, workers: int) -> None:
     """Whatever the child does with them, the parent's stay; and so do the child's."""
     pipeline = lz.source(range(400)) | lz.map(make)

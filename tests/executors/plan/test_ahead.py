@@ -22,7 +22,7 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.cases import Stream
-from tests.executors.faults import keep
+from tests.executors.faults import every_other, keep
 from tests.helpers import until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -125,8 +125,9 @@ def test_as_many_large_items_are_ahead_as_it_says(
     assert held(pipeline, executor, made, expected) == expected
 
 
-@pytest.mark.parametrize("executor", EXECUTORS, indirect=True)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("shape", "executor"), every_other(SHAPES, EXECUTORS), indirect=["executor"]
+)
 def test_no_more_are_ahead_than_it_says(shape: str, executor: lz.Executor, tmp_path: Path) -> None:
     made = Made(tmp_path / "made", MEDIUM)
     pipeline = SHAPES[shape](made)

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
@@ -52,13 +52,15 @@ def pool(pools: dict[str, Any], kind: str) -> Any:
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=NAMES)
 def test_the_table(number: int, pools: dict[str, Any]) -> None:
     (_, pipeline), on_error = ROWS[number]
-    like_inline(pipeline, lz.futures(pools["threads"], buffer_size=1), stride(9, number), on_error)
     if number % 3 == 0:
         executor = lz.futures(pools["processes"], buffer_size=50 if number % 2 else 3)
-        like_inline(pipeline, executor, stride(25, number), on_error)
+    else:
+        executor = lz.futures(pools["threads"], buffer_size=1)
+    like_inline(pipeline, executor, stride(25, number), on_error)
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
+@settings(max_examples=max(5, settings().max_examples // 3))
 @given(data=st.data(), buffer_size=st.integers(1, 9), cut=st.integers(0, 39))
 def test_any_pipeline(
     kind: str, data: st.DataObject, buffer_size: int, cut: int, pools: dict[str, Any]
