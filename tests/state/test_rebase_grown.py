@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ KINDS: dict[str, Any] = {
     "list": lambda size: lz.source([*range(size)]),
     "array": lambda size: lz.source(np.arange(size)),
     "data set": lambda size: lz.source(Squares(size)),
-    "frame": lambda size: lz.source(pd.DataFrame({"x": range(size)})),
+    "frame": lambda size: lz.source(pa.table({"x": np.arange(size)})),
     "columns": lambda size: lz.columns(x=np.arange(size), y=[[n, n] for n in range(size)]),
 }
 IN_ORDER: list[Any] = [
