@@ -44,12 +44,21 @@ class Own(tuple[Any]):
     __hash__ = tuple.__hash__
 
 
-def _typed(value: Any) -> Any:
-    """A frozen value with the types in it, which tell 1 from True and a list from a tuple."""
-    kind = type(value)
-    if isinstance(value, tuple):
-        return kind, *map(_typed, value)
-    return kind, repr(value) if kind is float else value  # nan is nan, and -0.0 no 0.0
+def _typed(value: Any) -> list[Any]:
+    """What a frozen value is made of, with its types, which tell 1 from True.
+
+    Each level of it is taken from a list, as a recursion has a limit.
+    """
+    found, left = list[Any](), [value]
+    while left:
+        each = left.pop()
+        kind = type(each)
+        if isinstance(each, tuple):
+            found.append((kind, len(each)))
+            left.extend(each)
+        else:  # nan is nan, and -0.0 no 0.0
+            found.append((kind, repr(each) if kind is float else each))
+    return found
 
 
 def freeze(value: Any, stage: str) -> Own:
