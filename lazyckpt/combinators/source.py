@@ -235,10 +235,12 @@ def _as_given(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarra
     given = np.array(values, object)
     if kind == "S":
         return given
-    flat = [each.item() if isinstance(each, np.generic) else each for each in given.ravel()]
+    flat = given.ravel().tolist()
     kinds = {*map(type, flat)}
-    if kind in "iufc" and bool not in kinds and (kind in "iu" or int not in kinds):
+    if kind != "U" and len(kinds) < 2 and not (kind == "f" and kinds == {int}):
         return column
+    flat = [each.item() if isinstance(each, np.generic) else each for each in flat]
+    kinds = {*map(type, flat)}
     is_odd = (kind == "f" and kinds == {int}) or bool in kinds
     for kept, value in zip(column.ravel().tolist(), flat, strict=True):
         if (kept != value and value == value) or (is_odd and type(kept) is not type(value)):

@@ -160,9 +160,10 @@ def unrounded(stage: str, found: Array, parts: Iterable[Any]) -> Array:
         found: The array.
         parts: What it was made of.
     """
-    if found.dtype.kind not in "fc" or not (np.abs(found) >= _EXACT).any():
+    others = [part for part in parts if not _is_of_floats(part)]
+    if found.dtype.kind not in "fc" or not others or not (np.abs(found) >= _EXACT).any():
         return found
-    for part in parts:
+    for part in others:
         for value in np.array(part, object).ravel().tolist():
             if isinstance(value, (int, np.integer)) and abs(int(value)) >= _EXACT:
                 raise ValueError(
@@ -170,6 +171,10 @@ def unrounded(stage: str, found: Array, parts: Iterable[Any]) -> Array:
                     f"{found.dtype}, and it rounded; give all one type"
                 )
     return found
+
+
+def _is_of_floats(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "fc"
 
 
 def weights_as_given(value: Any) -> Any:

@@ -48,7 +48,7 @@ class BatchScan:
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
         with decoding(file):
             head = _head(file)
-            found = self._of_stream(file) if head.stop else self._of_file(file)
+            found = self._messages(file, _source(file)) if head.stop else self._of_file(file)
         yield group_entries(found, head.schema)
 
     def _of_file(self, file: File) -> list[Group]:
@@ -61,9 +61,6 @@ class BatchScan:
                 return found
         sizes = [reader.get_batch(number).num_rows for number in numbers]
         return [Group(number, size, 0, file.size) for number, size in enumerate(sizes)]
-
-    def _of_stream(self, file: File) -> list[Group]:
-        return self._messages(file, _source(file))
 
     def _messages(self, file: File, source: Any) -> list[Group]:
         """The record batches that follow one another from here on; none of them is decoded."""

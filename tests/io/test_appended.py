@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 import lazyckpt as lz
 from tests.io.cases import folder, written
+from tests.state.cases import drawn_run
 
 FEW = settings(max_examples=max(5, settings.default.max_examples // 4))
 
@@ -79,12 +80,7 @@ def test_no_row_is_lost_and_none_comes_twice(
     for stage in stages:
         if not any(isinstance(item, list) for item in list(new)[:1]):
             old, new = old | stage, new | stage
-    given_items = list(old)
-    run = lz.run(old)
-    count = data.draw(st.integers(0, len(given_items)))
-    had = [next(run) for _ in range(count)]
-    if count == len(given_items) and data.draw(st.booleans()):
-        assert next(run, None) is None  # at the end
+    had, run = drawn_run(old, len(list(old)), data)
     try:
         state = lz.rebase(run.state, new)
     except lz.StateMismatch:

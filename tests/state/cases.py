@@ -7,6 +7,8 @@ import zlib
 from itertools import islice
 from typing import Any
 
+from hypothesis import strategies as st
+
 import lazyckpt as lz
 from lazyckpt.testing.laws import Stream
 
@@ -18,6 +20,17 @@ STREAM = lz.source(Stream(range(40)))
 
 def rest(pipeline: lz.Pipeline[Any], state: lz.State, limit: int = 99) -> list[Any]:
     return list(islice(lz.run(pipeline, lz.rebase(state, pipeline)), limit))
+
+
+def drawn_run(
+    pipeline: lz.Pipeline[Any], count: int, data: st.DataObject
+) -> tuple[list[Any], lz.Run[Any]]:
+    """What a run of so many items has given up to a drawn place, and the run."""
+    run, place = lz.run(pipeline), data.draw(st.integers(0, count))
+    had = [next(run) for _ in range(place)]
+    if place == count and data.draw(st.booleans()):
+        assert next(run, None) is None
+    return had, run
 
 
 def checksum(body: dict[str, Any]) -> str:

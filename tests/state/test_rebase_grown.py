@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from tests.state.cases import drawn_run
 
 
 class Squares:
@@ -75,14 +76,10 @@ def test_no_item_is_lost_and_none_comes_twice(
         except lz.ArgumentError:  # without random access, or of batches
             return
     try:
-        given_items = list(old)
+        count = len(list(old))
     except TypeError:  # of batches
         return
-    run = lz.run(old)
-    count = data.draw(st.integers(0, len(given_items)))
-    had = [next(run) for _ in range(count)]
-    if count == len(given_items) and data.draw(st.booleans()):
-        assert next(run, None) is None  # at the end
+    had, run = drawn_run(old, count, data)
     try:
         state = lz.rebase(run.state, new)
     except lz.StateMismatch:
