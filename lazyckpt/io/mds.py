@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,16 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import checked, optional
+from lazyckpt.core.checks import brief, checked, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
-from lazyckpt.io.files import Files
-from lazyckpt.io.ranges import MAX_RECORD, Options
-from lazyckpt.io.rows import Rows
-from lazyckpt.io.shards import Shard, ShardRows, ShardScan, shards
-from lazyckpt.io.storage import optional_module
+from lazyckpt.io.content import ContentScan
+from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.rows import RecordError, Rows
+from lazyckpt.io.storage import File, optional_module, storage_of
 
+_LIST = "index.json"  # what lists the shards of a folder
 _VALUES = {
     8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4",
     64: "<u8", 65: "<i8", 66: "<f8",
@@ -122,8 +124,20 @@ class _Layout(NamedTuple):
     sizes: list[int | None]
 
 
-def _listed(said: Any) -> list[Shard]:
-    found = []
+class _Shard(NamedTuple):
+    """What a list says of a shard.
+
+    - `names`: its file's name, before it that of one which is compressed, if there is one
+    - `size`: how many samples it has
+    - `layout`: which all shards must have alike
+    """
+
+    names: list[str]
+    size: int
+    layout: _Layout
+
+
+def _listed(said: Any) -> Iterator[_Shard]:
     for shard in said["shards"]:
         kind = shard["format"], shard["version"]
         if kind != ("mds", 2):
@@ -131,21 +145,79 @@ def _listed(said: Any) -> list[Shard]:
         layout = _Layout(shard["column_names"], shard["column_encodings"], shard["column_sizes"])
         raw, packed = shard["raw_data"], shard["zip_data"]
         names = [*([packed["basename"]] if packed else []), raw["basename"]]
-        found.append(Shard(tuple(names), shard["samples"], layout))
+        yield _Shard(names, shard["samples"], layout)
+
+
+def _shards(files: Any) -> list[tuple[File, _Shard]]:
+    """The shards that lists name; those that are in the listing too aren't looked for."""
+    given = as_files(files, "read_mds")
+    known = {file.path: file for file in given}
+    found: list[tuple[File, _Shard]] = []
+    for file in given:
+        folder, _, name = file.path.rpartition("/")
+        for shard in _shards_of(file) if name == _LIST else []:
+            found.append((_file([f"{folder}/{each}" for each in shard.names], known), shard))
+    if not found:
+        raise ArgumentError(
+            f"read_mds: files must be the {_LIST} of folders, which list a shard, got {given!r}"
+        )
+    for file, shard in found:
+        if shard.layout != found[0][1].layout:
+            raise ArgumentError(
+                f"read_mds: all shards must have one layout, got {brief(shard.layout)} of "
+                f"{file.path}, and {brief(found[0][1].layout)} of {found[0][0].path}"
+            )
     return found
 
 
-class _Samples(ShardRows[dict[str, Any]]):
+def _shards_of(file: File) -> list[_Shard]:
+    try:
+        return [*_listed(json.loads(storage_of(file.path).read(file, 0, file.size)))]
+    except ArgumentError as error:
+        raise ArgumentError(f"{error}, in {file.path}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"{file.path}: no list of shards: {error!r}") from error
+
+
+def _file(paths: list[str], known: Mapping[str, File]) -> File:
+    """A shard's file: one that is listed, or else the first that is there."""
+    *others, last = paths
+    for path in others:
+        with suppress(FileNotFoundError):
+            return known.get(path) or storage_of(path).stat(path)
+    return known.get(last) or storage_of(last).stat(last)
+
+
+class _ShardScan(ContentScan):
+    """Where samples begin: a count, one offset more than that, and the samples."""
+
+    @property
+    def name(self) -> str:
+        return f"shard {self.compression}"
+
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        content = self.content(file)
+        head, passed, needed = b"", 0, 4  # bytes at the front, and how many of them there are
+        for chunk in content.chunks(file):  # to its end: pieces are noted on the way
+            passed += len(chunk)
+            if len(head) < needed:
+                head += chunk
+                needed = 4 * (int(np.frombuffer(head, "<u4", 1)[0]) + 2) if len(head) > 3 else 4
+        if len(head) < max(8, needed):
+            raise RecordError(f"{file.path}: no shard, or it is cut: it has {passed:,} bytes")
+        offsets = np.frombuffer(head, "<u4", needed // 4 - 1, 4).astype(np.int64)
+        if (np.diff(offsets, prepend=needed, append=passed) < 0).any():
+            raise RecordError(f"{file.path}: no shard, or it is cut: {passed:,} bytes lack records")
+        yield offsets.astype(np.uint64)
+
+
+class _Samples(Records[dict[str, Any]]):
     reader = "read_mds"
 
     def __init__(
-        self,
-        files: Files,
-        counts: Sequence[int],
-        layout: _Layout,
-        columns: list[str] | None,
-        options: Options,
+        self, shards: list[tuple[File, _Shard]], columns: list[str] | None, options: Options
     ) -> None:
+        layout = shards[0][1].layout
         for name in columns or []:
             if name not in layout.names:
                 raise ArgumentError(f"read_mds: no column {name!r} in {layout.names}")
@@ -153,9 +225,14 @@ class _Samples(ShardRows[dict[str, Any]]):
             (name, size, _decoder(name, kind) if columns is None or name in columns else None)
             for name, kind, size in zip(*layout, strict=True)
         ]
-        scan = ShardScan(options.compression, options.index_dir)
+        scan = _ShardScan(options.compression, options.index_dir)
         given = {} if columns is None else {"columns": columns}
-        super().__init__(files, counts, scan, options, given)
+        super().__init__(Files(file for file, _ in shards), scan, options, given)
+        for (file, shard), found in zip(shards, self.row_index.counts.tolist(), strict=True):
+            if found != shard.size:
+                raise RecordError(
+                    f"{file.path}: {_LIST} says {shard.size:,} records, and it has {found:,}"
+                )
 
     def decode(self, record: bytes) -> dict[str, Any]:
         known = [size for _, size, _ in self._columns]
@@ -184,8 +261,7 @@ def read_mds(
     """The samples of MDS shards, by number, as dicts.
 
     MDS is what mosaicml-streaming writes, which isn't needed. Values are what it makes of
-    them, but for images with a format: their bytes, for `map(decode_image)`. Arrays can't be
-    written to.
+    them, but for images with a format, which are their bytes. Arrays can't be written to.
 
     Args:
         files: The `index.json` of a folder of shards, or of several: a listing by
@@ -244,4 +320,4 @@ def read_mds(
     """
     options = Options.of("read_mds", "infer", max_record_bytes, index_dir, executor, progress)
     names = checked("read_mds", "columns", columns, optional(column_names))
-    return _Samples(*shards(files, "read_mds", _listed), names, options)
+    return _Samples(_shards(files), names, options)

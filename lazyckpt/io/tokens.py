@@ -53,7 +53,6 @@ class TokenRows(Rows[NDArray[Any]]):
     """Rows of tokens as arrays: `length` of them from every `stride`-th on, or documents.
 
     Args:
-        reader: The reader's name.
         files: The files.
         parts: Where tokens are in each of them.
         length: As of `read_tokens`.
@@ -63,7 +62,6 @@ class TokenRows(Rows[NDArray[Any]]):
 
     def __init__(
         self,
-        reader: str,
         files: Files,
         parts: Sequence[TokenPart],
         length: int | None,
@@ -73,7 +71,8 @@ class TokenRows(Rows[NDArray[Any]]):
         self.length, self.stride, self._parts = length, stride or length, parts
         counts = list(map(self._count, files, parts))
         given = {"length": length, "stride": stride, **arguments}
-        super().__init__(reader, files, counts, {n: v for n, v in given.items() if v is not None})
+        given = {name: value for name, value in given.items() if value is not None}
+        super().__init__("read_tokens", files, counts, given)
 
     def _count(self, file: File, part: TokenPart) -> int:
         if self.length is not None and self.stride is not None:
@@ -338,4 +337,4 @@ def read_tokens(
     listed = as_files(files, "read_tokens")
     parts = [_part(file, kind, passed, key) for file in listed]
     others = {"dtype": kind and kind.str, "offset": passed or None, "name": key}
-    return TokenRows("read_tokens", listed, parts, size, step, others)
+    return TokenRows(listed, parts, size, step, others)
