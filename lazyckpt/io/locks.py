@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import IO, Any
+from typing import IO, Any, Protocol
 from weakref import WeakSet
 
 try:
@@ -26,7 +26,7 @@ class ForkLock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        _known.add(self)
+        renewed_in_forks.add(self)
 
     def renew(self) -> None:
         self._lock = threading.Lock()
@@ -38,12 +38,16 @@ class ForkLock:
         self._lock.release()
 
 
-_known: WeakSet[ForkLock] = WeakSet()
+class _Renewed(Protocol):
+    def renew(self) -> None: ...
+
+
+renewed_in_forks: WeakSet[_Renewed] = WeakSet()  # what a fork makes anew
 
 
 def _renew_all() -> None:
-    for lock in _known:
-        lock.renew()
+    for each in renewed_in_forks:
+        each.renew()
 
 
 if hasattr(os, "register_at_fork"):
