@@ -238,7 +238,9 @@ class GroupedRows(Rows[dict[str, Any]]):
             raise
         return {
             name: _stacked(
-                joined(values), order, all(columns[name].is_text for columns, _ in parts)
+                values[0] if len(values) == 1 else joined(values),
+                order,
+                all(columns[name].is_text for columns, _ in parts),
             )
             for name, values in taken.items()
         }
