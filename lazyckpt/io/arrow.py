@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.errors import ArgumentError
@@ -14,7 +16,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import TEXTS
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries, opened
 from lazyckpt.io.rows import RecordError, decoding
-from lazyckpt.io.storage import File, is_local, optional_module
+from lazyckpt.io.storage import File, is_local, optional_module, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
 _LONGEST_HEAD = 1 << 20  # bytes that may say what a record batch is
@@ -30,12 +32,21 @@ class BatchScan:
     is_bounds = False
     name = "arrow batches"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         with decoding(file):
             source, reader = _opened(file)
+            stop = source.tell()  # of a stream, where its schema ends
             if not is_local(file.path):
                 source = _arrow().PythonFile(_Heads(file), mode="r")
-            yield group_entries(self._found(file, source, reader), reader.schema)
+            found = self._found(file, source, reader)
+            yield group_entries(found, reader.schema)
+        storage = storage_of(file.path)
+        if not _is_file(reader):
+            schema = storage.read(file, 0, stop)
+            return zlib.crc32(np.array(found, np.uint64).tobytes(), zlib.crc32(schema))
+        end = file.size - 10  # behind which are the footer's length and the format's name
+        length = int.from_bytes(storage.read(file, end, end + 4), "little")
+        return zlib.crc32(storage.read(file, max(0, end - length), end))
 
     def _found(self, file: File, source: Any, reader: Any) -> list[Group]:
         if not _is_file(reader):

@@ -132,6 +132,7 @@ class GroupedRows(Rows[dict[str, Any]]):
         given = {name: value for name, value in given.items() if value is not None}
         found = [self.row_index.entries(n).astype(np.int64) for n in range(len(listed))]
         super().__init__(reader, listed, [int(each[:, 1].sum()) for each in found], given)
+        self.sums = self.row_index.sums.tolist()
         groups = np.concatenate([np.insert(each, 0, n, axis=1) for n, each in enumerate(found)])
         self._groups = groups[groups[:, 2] > 0]  # file, number, size, start, stop
         self._starts = [0, *np.cumsum(self._groups[:, 2]).tolist()]  # of groups, among all rows

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries, opened
 from lazyckpt.io.last_used import LastUsed
+from lazyckpt.io.numbers import hashed
 from lazyckpt.io.rows import decoding
 from lazyckpt.io.storage import File, optional_module, storage_of
 
@@ -37,20 +38,17 @@ class GroupScan:
     def name(self) -> str:
         return f"parquet groups {_ordered(self.filters)!r}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         footer = _footer(file)
-        metadata = footer.metadata
         with decoding(file):
-            schema = metadata.schema.to_arrow_schema()
-            if footer.is_encrypted:  # of whose columns pyarrow can't say where they are
-                sizes = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
-                found = [Group(n, size, 0, file.size) for n, size in enumerate(sizes)]
-                yield group_entries(found, schema, repr(file))  # each has columns of its own
-                return
-            numbers = range(metadata.num_row_groups)
-            if self.filters is not None:
+            schema = footer.metadata.schema.to_arrow_schema()
+            numbers: Sequence[int] = range(footer.metadata.num_row_groups)
+            if self.filters is not None and not footer.is_encrypted:
                 numbers = self._matching(file)
-            yield group_entries([_group(metadata, number) for number in numbers], schema)
+            found = [_group(file, footer, number) for number in numbers]
+            # what is encrypted is found out of each file for itself
+            yield group_entries(found, schema, repr(file) if footer.is_encrypted else "")
+        return footer.checksum
 
     def _matching(self, file: File) -> Any:
         expression = _parquet().filters_to_expression(self.filters)
@@ -67,16 +65,6 @@ def _ordered(filters: Any) -> Any:
     return sorted(filters, key=repr) if isinstance(filters, (set, frozenset)) else filters
 
 
-def _group(metadata: Any, number: int) -> Group:
-    group = metadata.row_group(number)
-    chunks = [group.column(place) for place in range(group.num_columns)]
-    starts = [
-        min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks
-    ]
-    stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
-    return Group(number, group.num_rows, min(starts, default=0), max(stops, default=0))
-
-
 def _parquet() -> Any:
     return optional_module("pyarrow.parquet", "arrow", "read_parquet")
 
@@ -87,11 +75,13 @@ class _Footer(NamedTuple):
     - `metadata`: as pyarrow has it
     - `size`: about how many bytes that takes
     - `is_encrypted`: whether some columns may be
+    - `checksum`: of its bytes
     """
 
     metadata: Any
     size: int
     is_encrypted: bool
+    checksum: int
 
 
 _footers = LastUsed[_Footer](1 << 26)
@@ -110,17 +100,28 @@ def _read_footer(file: File) -> _Footer:
     with decoding(file):
         metadata = _parquet().read_metadata(io.BytesIO(ending))
     size = metadata.serialized_size
-    return _Footer(metadata, size * _PARSED, length > size)  # by a signature
+    checksum = zlib.crc32(ending[-8 - length : -8])
+    return _Footer(metadata, size * _PARSED, length > size, checksum)  # as it is signed
+
+
+def _group(file: File, footer: _Footer, number: int) -> Group:
+    group = footer.metadata.row_group(number)
+    if footer.is_encrypted:  # where columns are pyarrow may not say, but ends the process
+        return Group(number, group.num_rows, 0, file.size)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    starts = [
+        min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks
+    ]
+    stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
+    return Group(number, group.num_rows, min(starts, default=0), max(stops, default=0))
 
 
 class _ParquetRows(GroupedRows):
     @property
     def source_identity(self) -> dict[str, Any]:
-        found = super().source_identity
-        if "filters" not in self.arguments:
-            return found
-        text = f"{found['digest']}\n{_ordered(self.arguments['filters'])!r}"
-        return {**found, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
+        filters = self.arguments.get("filters")
+        more = {} if filters is None else {"filters": hashed(repr(_ordered(filters)))[:16]}
+        return {**super().source_identity, **more}
 
     def open(self, file: File) -> Any:
         with decoding(file):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan
+from lazyckpt.io.content import Compression, ContentScan, Summed
 from lazyckpt.io.crc32c import crc32c, crc32c_rows
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
@@ -34,11 +34,12 @@ class RecordScan(ContentScan):
     def name(self) -> str:
         return f"tfrecord {self.compression}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
+        chunks = Summed(self.content(file).chunks(file))
         at = passed = bound = 0  # where a record begins; bytes that were read; the last bound
         tail, is_good = b"", True
-        for chunk in self.content(file).chunks(file):
+        for chunk in chunks:
             data, begin = tail + chunk, passed - len(tail)
             passed += len(chunk)
             if not is_good:
@@ -57,6 +58,7 @@ class RecordScan(ContentScan):
             if bound < end <= passed:
                 bound = end
                 yield np.array([end], np.uint64)
+        return chunks.sum
 
 
 def _good_headers(data: bytes, starts: NDArray[np.int64]) -> int:
