@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Protocol
@@ -17,7 +16,9 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.io.cache import alone, cache_folder, remove_abandoned, storing, writing
 from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.numbers import (
+    SMALL,
     Numbers,
     content_sum,
     entries_of,
@@ -26,10 +27,10 @@ from lazyckpt.io.numbers import (
     write_numbers,
 )
 from lazyckpt.io.progress import shown
-from lazyckpt.io.storage import File, changed, seen_from, storage_of
+from lazyckpt.io.storage import File, changed, most_open, seen_from, storage_of
 from lazyckpt.pipeline import run
 
-_MOST_MAPPED = 256  # files whose entries are kept mapped
+_KEPT = 1 << 26  # bytes of entries that are kept in memory
 
 
 class Scan(Protocol):
@@ -61,7 +62,8 @@ class Index:
     Each file has its own entries, which are verified against its size and version, so that
     one which is added costs its own scan alone; a listing has the numbers of rows and the
     checksums of what was read, so that opening 10,000 files opens one. One process builds;
-    others wait for it.
+    others wait for it. In memory are 64 MiB of entries at most, in each process; what is larger
+    than 64 KiB of a file is mapped, as many files as `most_open` says.
 
     Args:
         files: The files.
@@ -86,18 +88,26 @@ class Index:
     ) -> None:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
-        self._mapped: OrderedDict[int, Numbers] = OrderedDict()
+        self._kept: dict[int, Numbers] = {}
+        self._size, self._lock = 0, ForkLock()
         executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
 
     def entries(self, number: int) -> Numbers:
-        """The entries of a file, mapped into memory; of several columns in rows."""
-        found = self._mapped.get(number)
-        if found is None:
-            found = self._mapped[number] = self._open(number)
-            if len(self._mapped) > _MOST_MAPPED:
-                self._mapped.popitem(last=False)
+        """The entries of a file; of several columns in rows."""
+        found = self._kept.get(number)
+        return self._keep(number) if found is None else found
+
+    def _keep(self, number: int) -> Numbers:
+        """Open the entries of a file, and keep them in place of those that were kept longest."""
+        found = self._open(number)
+        with self._lock:
+            if number not in self._kept:
+                self._kept[number] = found
+                self._size += _cost(found)
+            while self._size > _KEPT and len(self._kept) > 1:
+                self._size -= _cost(self._kept.pop(next(iter(self._kept))))
         return found
 
     def path(self, number: int) -> str:
@@ -208,6 +218,11 @@ def index(
     """
     listed = as_files(files, "index")
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
+
+
+def _cost(entries: Numbers) -> int:
+    """What entries take of what may be kept: their bytes, or a place among what is mapped."""
+    return entries.nbytes if entries.nbytes <= SMALL else _KEPT // most_open()
 
 
 def write_entries(scan: Scan, folder: str, file: File) -> None:

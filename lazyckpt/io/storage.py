@@ -8,6 +8,7 @@ import re
 import stat as modes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -20,7 +21,6 @@ Ranges: TypeAlias = Sequence[tuple[int, int]]
 
 _QUERY = re.compile(r"\?[^/=]+=")  # where `?` is no pattern
 _FAR = os.path.join("..", "..", "")  # how the path of what isn't beside a folder begins
-_MOST_OPEN = 64  # local files that are kept open
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,17 @@ class Storage(Protocol):
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         """The bytes of several ranges, which may come in one request."""
+
+
+@cache
+def most_open() -> int:
+    """How many files of a kind are kept open: a quarter of what the process may have."""
+    try:
+        resource = import_module("resource")
+    except ImportError:  # on Windows
+        return 128
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return int(min(most, 1 << 16) if most > 0 else 1 << 16) // 4
 
 
 def storage_of(path: str) -> Storage:
@@ -224,7 +235,7 @@ class LocalStorage:
             raise changed(file, found.now(file.path))
         with self._lock:
             self._handles.pop(file.path, None)
-            if len(self._handles) >= _MOST_OPEN:
+            if len(self._handles) >= most_open():
                 del self._handles[next(iter(self._handles))]
             self._handles[file.path] = found
         return found

@@ -21,7 +21,7 @@ def is_open(path: str) -> bool:
 
 
 def test_few_files_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_MOST_OPEN", 2)
+    monkeypatch.setattr(storage, "most_open", lambda: 2)
     files, local = written([b"a", b"b", b"c"], ".bin"), LocalStorage()
     assert [local.read(file, 0, 1) for file in files] == [b"a", b"b", b"c"]
     assert [is_open(file.path) for file in files] == [False, True, True]
@@ -44,7 +44,7 @@ def test_a_file_that_was_replaced_and_listed_again_is_read() -> None:
 
 
 def test_threads_share_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_MOST_OPEN", 1)
+    monkeypatch.setattr(storage, "most_open", lambda: 1)
     files, local = written([b"%03d" % n * 50 for n in range(8)], ".bin"), LocalStorage()
 
     def read(number: int) -> bool:
