@@ -162,16 +162,20 @@ def _lists(values: Any) -> Column:
 
 
 def _objects(values: Any) -> Column:
+    def get(place: int) -> Any:
+        return values[place].as_py()
+
     def take(places: Indices) -> list[Any]:
         if isinstance(places, range) and places.step == 1:
-            some = values.slice(places.start, len(places))
-        else:
-            some = values.take(as_array(places))
-        found: list[Any] = some.to_pylist()
-        return found
+            return list(values.slice(places.start, len(places)).to_pylist())
+        chosen = as_array(places)
+        try:
+            return list(values.take(chosen).to_pylist())
+        except NotImplementedError:  # of views, for one
+            return list(map(get, chosen.tolist()))
 
     is_text = str(values.type) in TEXTS and not values.null_count
-    return Column(lambda place: values[place].as_py(), take, is_text)
+    return Column(get, take, is_text)
 
 
 def joined(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any]:

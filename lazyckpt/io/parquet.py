@@ -65,6 +65,10 @@ def _ordered(filters: Any) -> Any:
     return sorted(filters, key=repr) if isinstance(filters, (set, frozenset)) else filters
 
 
+def _arrow() -> Any:
+    return optional_module("pyarrow", "arrow", "read_parquet")
+
+
 def _parquet() -> Any:
     return optional_module("pyarrow.parquet", "arrow", "read_parquet")
 
@@ -116,6 +120,18 @@ def _group(file: File, footer: _Footer, number: int) -> Group:
     return Group(number, group.num_rows, min(starts, default=0), max(stops, default=0))
 
 
+def _chosen(schema: Any, columns: Sequence[str]) -> Any:
+    """Columns, of which some may be parts of a struct: as pyarrow reads them of an empty row."""
+    tops = {name.partition(".")[0] for name in columns if name not in schema.names} | {*columns}
+    fields = [field for field in schema if field.name in tops]
+    if {*columns} <= {*schema.names}:
+        return _arrow().schema(fields)
+    nothing = [_arrow().nulls(1, field.type) for field in fields]
+    file = io.BytesIO()
+    _parquet().write_table(_arrow().table(nothing, [field.name for field in fields]), file)
+    return _parquet().ParquetFile(file).read_row_group(0, columns=columns).schema
+
+
 class _ParquetRows(GroupedRows):
     @property
     def source_identity(self) -> dict[str, Any]:
@@ -137,18 +153,15 @@ class _ParquetRows(GroupedRows):
                     raise ArgumentError(
                         f"read_parquet: no column {name!r} in {file.path}, which has {known.names}"
                     )
-            found = reader.read_row_groups([], columns=columns).schema
-            for field in known:
-                names = [each.name for each in found if each.type == field.type]
-                is_whole = columns is None or field.name in columns
-                if is_whole and field.name not in names:
-                    raise self._unreadable(file, field.name, "has a group without fields")
-            for name in columns or known.names if _footer(file).is_encrypted else ():
-                try:
-                    reader.read_row_groups([0][: reader.num_row_groups], columns=[name])
-                except OSError as error:
-                    raise self._unreadable(file, name, f"is encrypted: {error}") from error
-            return found
+            for name in columns or known.names:
+                if any(each.name == name and "struct<>" in str(each.type) for each in known):
+                    raise self._unreadable(file, name, "has a group without fields")
+                if _footer(file).is_encrypted and reader.num_row_groups:
+                    try:
+                        reader.read_row_group(0, columns=[name], use_threads=False)
+                    except OSError as error:
+                        raise self._unreadable(file, name, f"is encrypted: {error}") from error
+            return known if columns is None else _chosen(known, columns)
 
     def _unreadable(self, file: File, name: str, reason: str) -> ArgumentError:
         return ArgumentError(
