@@ -170,8 +170,9 @@ class GroupedRows(Rows[dict[str, Any]]):
         """
         types: dict[str, Any] = {}
         is_one, first = True, self.files[0].path
-        for number in firsts:
-            schema, path = self.schema(number), self.files[number].path
+        schemas = {number: self.schema(number) for number in firsts}
+        for number, schema in schemas.items():
+            path = self.files[number].path
             for name in list(types) or dict.fromkeys(schema.names):
                 if (count := schema.names.count(name)) != 1:
                     reason = f"has {count} columns {name!r}" if count else f"has no column {name!r}"
@@ -188,8 +189,19 @@ class GroupedRows(Rows[dict[str, Any]]):
                     )
                 is_one &= common == known == kind
                 types[name] = common
+        if is_one:
+            return types, None
         arrow = optional_module("pyarrow", "arrow", self.reader)
-        return types, None if is_one else arrow.schema(list(types.items()))
+        common = arrow.schema(list(types.items()))
+        for number, schema in schemas.items():
+            try:
+                schema.empty_table().select(list(types)).cast(common)
+            except arrow.ArrowException as error:
+                raise ArgumentError(
+                    f"{self.reader}: {self.files[number].path} has other types than files such as "
+                    f"{first}; convert one of them, or read them apart: {error}"
+                ) from error
+        return types, common
 
     @property
     def block_starts(self) -> NDArray[np.int64]:

@@ -17,21 +17,8 @@ from lazyckpt.testing import equal
 from tests.helpers import printed_without
 from tests.io.cases import folder
 from tests.io.formats import ipc
+from tests.io.reached import NUMBERS, check_reached, documented
 
-NUMBERS: dict[Any, Any] = {
-    pa.bool_(): np.bool_,
-    pa.int8(): np.int8,
-    pa.int16(): np.int16,
-    pa.int32(): np.int32,
-    pa.int64(): np.int64,
-    pa.uint8(): np.uint8,
-    pa.uint16(): np.uint16,
-    pa.uint32(): np.uint32,
-    pa.uint64(): np.uint64,
-    pa.float16(): np.float16,
-    pa.float32(): np.float32,
-    pa.float64(): np.float64,
-}
 TIMES: dict[Any, Any] = {
     **{pa.timestamp(unit): 10**9 for unit in ("s", "ms", "us")},
     **{pa.timestamp("us", zone): 10**9 for zone in ("UTC", "Europe/Berlin", "+02:00")},
@@ -134,20 +121,6 @@ for kind in (pa.bool_(), pa.int32(), pa.float16()):
         ODD[f"{made(kind)}"] = pa.array([*some, []], made(kind))
 
 
-def documented(value: Any, kind: Any) -> Any:
-    """What a reader makes of what pyarrow makes of a value."""
-    if pa.types.is_run_end_encoded(kind):
-        return documented(value, kind.value_type)
-    if value is None:
-        return None
-    if kind in NUMBERS:
-        return NUMBERS[kind](value)
-    if isinstance(kind, pa.FixedShapeTensorType) and None not in value:
-        return np.array(value, NUMBERS[kind.value_type]).reshape(kind.shape)
-    is_list = "list" in str(kind).partition("<")[0] and kind.value_type in NUMBERS
-    return np.array(value, NUMBERS[kind.value_type]) if is_list and None not in value else value
-
-
 WRITE: dict[str, Callable[[Any, Any], None]] = {
     "parquet": lambda table, path: parquet.write_table(table, path, row_group_size=2),
     "arrow": lambda table, path: ipc(table, path, 2),
@@ -177,30 +150,7 @@ def test_values_are_those_of_pyarrow_however_they_are_reached(kind: str) -> None
         except (pa.ArrowException, OSError):  # pyarrow itself doesn't write or read it
             continue
         values = [documented(value, found.type) for value in found.to_pylist()]
-        check(read(path), [{"x": value} for value in values])
-
-
-def check(rows: Any, expected: list[Any]) -> None:
-    count = len(expected)
-    assert equal(list(rows), expected)
-    assert equal([rows[n] for n in range(count)], expected)
-    assert equal(rows[::-1], expected[::-1])
-    order = [*range(0, count, 2), *range(1, count, 2)] * 2
-    assert equal(rows.__getitems__(order), [expected[n] for n in order])
-    pipeline = lz.source(rows) | lz.shuffle(seed=1)
-    mixed = list(pipeline)
-    assert equal(sorted(mixed, key=repr), sorted(expected, key=repr))
-    assert equal(list(lz.run(pipeline, lz.state_at(pipeline, count // 2))), mixed[count // 2 :])
-    for some, stage in ((expected, lz.skip(0)), (mixed, lz.shuffle(seed=1))):
-        batches = rows | stage | lz.batch(2, collate=lz.stack)
-        for number in range(0, count, 2):
-            try:
-                batch = lz.stack(some[number : number + 2])
-            except (TypeError, ValueError) as error:
-                with pytest.raises(type(error)):
-                    batches[number // 2]
-            else:
-                assert equal(batches[number // 2], batch)
+        check_reached(read(path), [{"x": value} for value in values])
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "stream"])
