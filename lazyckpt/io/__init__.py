@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.text import read_jsonl, read_text
     from lazyckpt.io.tfrecord import read_tfrecord
     from lazyckpt.io.tokens import read_tokens
+    from lazyckpt.io.whole_files import read_files
 
 __all__ = [
     "File",
@@ -59,6 +60,7 @@ __all__ = [
     "read_arrow",
     "read_csv",
     "read_dataset",
+    "read_files",
     "read_jsonl",
     "read_mds",
     "read_parquet",
@@ -86,6 +88,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",
     "text": "read_jsonl read_text",
+    "whole_files": "read_files",
 }
 _places = {
     name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()
