@@ -263,45 +263,23 @@ def read_mds(
     MDS is what mosaicml-streaming writes, which isn't needed. Values are what it makes of
     them, but for images with a format, which are their bytes. Arrays can't be written to.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
         files: The `index.json` of a folder of shards, or of several: a listing by
             `lazyckpt.io.files`, or patterns for one. Shards in the listing aren't looked for:
             `files([f"{folder}/index.json", f"{folder}/*.mds"])`.
         columns: Those to read, by name; None for all.
-        max_record_bytes: A larger sample is an error; nothing of it is read.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who reads where samples begin, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: There is no such column, one is pickled, which could execute code, or
             shards differ in their columns or are compressed by what has no random access:
             gzip and zstd have.
         FileNotFoundError: A shard isn't there.
-        RecordError: A list, a shard or a sample is damaged; it names the file, and of a sample
-            its number and offset.
-        SourceChanged: When a shard is read that changed since the listing.
-        PipelineError: The index can't be written; or what undoes a compression is missing.
-
-    State:
-        The epoch and a count of rows; of the shards their number and a digest.
+        RecordError: A list, a shard or a sample is damaged.
 
     Resume:
         Re-reads nothing; a shard that zstd made in one piece is decompressed again.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 256 KiB of samples at a time, or one if that is larger; of compressed shards
-        64 MiB.
 
     >>> import json
     >>> import lazyckpt as lz

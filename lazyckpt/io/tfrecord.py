@@ -111,46 +111,18 @@ def read_tfrecord(
 ) -> Rows[bytes]:
     """The records of TFRecord files, by number, as bytes.
 
-    What is in them, such as a `tf.train.Example`, is `map`'s to parse. Where records begin
-    is found by one scan and kept in an index of 8 bytes a record. Neither TensorFlow nor
-    anything else is needed; with google-crc32c, `lazyckpt[tfrecord]`, checksums take
-    less time.
+    What is in them, such as a `tf.train.Example`, is `map`'s to parse. Neither TensorFlow nor
+    anything else is needed; with google-crc32c, `lazyckpt[tfrecord]`, checksums take less time.
+
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         check_crc: Whether the checksum of each record is looked at when it is read; that of
             its length is in any case.
-        compression: As of `read_text`.
-        max_record_bytes: A larger record is an error; nothing of it is read.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who scans files, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
-        RecordError: When a record is read that is larger, cut, or has a wrong checksum; it
-            names the record, its offset and the file. What follows a wrong length is one
+        RecordError: A record is cut, or has a wrong checksum. What follows a wrong length is one
             record.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 112 KiB of records at a time, or one if that is larger.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

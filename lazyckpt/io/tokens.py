@@ -281,8 +281,9 @@ def read_tokens(
     `.npy`, and `.npz` that isn't compressed. Rows are arrays that can't be written to; none
     reaches over the end of a file, where fewer than `length` tokens are left out.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         length: How many tokens a row has. None for documents as the `.idx` has them, and for
             the rows of arrays in two dimensions.
         stride: How many tokens there are from the beginning of one row to that of the next;
@@ -293,29 +294,14 @@ def read_tokens(
         name: The array's in an `.npz`, if there are several.
 
     Returns:
-        The rows, data for `source` and for `|`; `rows.lengths` is how many tokens each has,
-        for `plan_packing`.
+        The rows; `rows.lengths` is how many tokens each has, for `plan_packing`.
 
     Raises:
         ArgumentError: A file needs `length`, `dtype` or `name`, or its array has another shape.
         RecordError: A file is cut, or an index is not that of its file.
-        SourceChanged: When a file is read that changed since the listing.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
-        Some 112 KiB of rows at a time, or one if that is larger; of documents 8 bytes each, of up
-        to 256 files.
+        As of all readers, and 8 bytes for each document, of up to 256 files.
 
     >>> import lazyckpt as lz
     >>> import numpy as np

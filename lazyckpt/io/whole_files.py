@@ -36,28 +36,13 @@ def read_files(files: Any, *, max_record_bytes: int = MAX_RECORD) -> Rows[dict[s
     What is in them is `map`'s to decode; a compressed file is given as it is. A name is the path
     below the folder that all files are in.
 
-    Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
-        max_record_bytes: A larger file is an error; nothing of it is read.
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Returns:
-        The rows, data for `source` and for `|`: `{"name": "cats/1.jpg", "data": b"..."}`.
+        The rows: `{"name": "cats/1.jpg", "data": b"..."}`.
 
     Raises:
-        RecordError: When a file is read that is larger than `max_record_bytes`.
-        SourceChanged: When a file is read that changed since the listing.
-
-    State:
-        The epoch and a count of files; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
+        RecordError: A file is larger than `max_record_bytes`.
 
     Memory:
         One file at a time.
