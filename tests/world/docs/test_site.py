@@ -84,5 +84,5 @@ def test_the_index_finds_what_one_looks_for(site: Path) -> None:
 def test_each_reader_links_to_what_all_share(site: Path) -> None:
     text = (site / "reference" / "io.html").read_text("utf-8")
     readers = re.findall(r'<dt [^>]*id="lazyckpt\.io\.read_', text)
-    link = r'href="#lazyckpt\.io\.Rows"[^<]*<code[^<]*<span[^<]*</span></code></a> for what all readers'
+    link = r'href="#lazyckpt\.io\.Rows"[^<]*<code[^<]*<span[^<]*</span></code></a> for what all'
     assert len(re.findall(link, text)) == len(readers) > 10
