@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, natural, optional
@@ -15,7 +17,7 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, footer_sum, group_entries
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
@@ -45,11 +47,15 @@ class BatchScan:
     is_bounds = False
     name = "arrow batches"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         with decoding(file):
             head = _head(file)
             found = self._messages(file, _source(file)) if head.stop else self._of_file(file)
         yield group_entries(found, head.schema)
+        if not head.stop:
+            return footer_sum(file, magic=len(_MAGIC))
+        schema = storage_of(file.path).read(file, 0, head.stop)
+        return zlib.crc32(np.array(found, np.uint64).tobytes(), zlib.crc32(schema))
 
     def _of_file(self, file: File) -> list[Group]:
         source = _source(file)

@@ -6,7 +6,7 @@ import codecs
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import Unfit, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan
+from lazyckpt.io.content import Compression, ContentScan, Summed
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import encoding_check
 from lazyckpt.io.numbers import Numbers
@@ -61,8 +61,9 @@ class CsvScan(ContentScan):
             strict=True,
         )
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        source = io.BufferedReader(ChunkStream(self.text_chunks(file)), _FLUSH)
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
+        chunks = Summed(self.text_chunks(file))
+        source = io.BufferedReader(ChunkStream(chunks), _FLUSH)
         passed = len(_BOM) if self.has_bom and source.peek(3).startswith(_BOM) else 0
         source.read(passed)
         text = io.TextIOWrapper(source, "latin-1", newline="")
@@ -93,6 +94,7 @@ class CsvScan(ContentScan):
             except csv.Error:
                 starts.append(passed)
         yield np.array(starts, np.uint64)
+        return chunks.sum
 
 
 class CsvRows(Records[dict[str, str]]):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -187,7 +188,7 @@ class _SampleScan(ContentScan):
     def name(self) -> str:
         return f"shard {self.compression}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         head, size, needed = b"", 0, 4  # bytes at the front, of all, and how many of them count
         for chunk in self.content(file).chunks(file):
             size += len(chunk)
@@ -202,6 +203,7 @@ class _SampleScan(ContentScan):
         if len(head) < max(8, needed) or (steps < 0).any() or steps[-1]:
             raise RecordError(f"{file.path}: no shard, or it is cut: it has {size:,} bytes")
         yield offsets.astype(np.uint64)
+        return zlib.crc32(offsets.tobytes())
 
 
 class _Samples(Records[dict[str, Any]]):

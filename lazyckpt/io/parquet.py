@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +14,9 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, footer_sum, group_entries
 from lazyckpt.io.index import Index
+from lazyckpt.io.numbers import hashed
 from lazyckpt.io.rows import decoding
 from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
 from lazyckpt.io.stored_file import StoredFile
@@ -37,7 +37,7 @@ class GroupScan:
     def name(self) -> str:
         return f"parquet groups {_ordered(self.filters)!r}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         with decoding(file):
             metadata = _metadata(file)
             numbers = range(metadata.num_row_groups)
@@ -45,6 +45,7 @@ class GroupScan:
                 numbers = self._matching(file)
             found = [_group(metadata, number) for number in numbers]
             yield group_entries(found, metadata.schema.to_arrow_schema())
+            return footer_sum(file, magic=4)
 
     def _matching(self, file: File) -> Any:
         expression = _parquet().filters_to_expression(self.filters)
@@ -116,11 +117,9 @@ class _ParquetRows(GroupedRows):
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        found = super().source_identity
-        if "filters" not in self.arguments:
-            return found
-        text = f"{found['digest']}\n{_ordered(self.arguments['filters'])!r}"
-        return {**found, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
+        filters = self.arguments.get("filters")
+        more = {} if filters is None else {"filters": hashed(repr(_ordered(filters)))[:16]}
+        return {**super().source_identity, **more}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_readers": {}}

@@ -73,7 +73,12 @@ class Rows(Sequence[T]):
             missing.
 
     State:
-        The epoch and a count of rows; of the files their number and a digest.
+        The epoch and a count of rows; of the files their number and a digest: of their names
+        below the folder that all are in, of sizes, and of a checksum of what a scan reads. That
+        is all of texts, JSON lines, CSV and TFRecords, the footers of Parquet and Arrow, where
+        samples of tar and MDS begin, an index of Megatron's. So the same data resume wherever
+        they are and whenever they were written. An edit that changes none of these, such as of
+        numbers in an Arrow file, is found by `files(..., digest=True)` alone.
 
     Resume:
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
@@ -102,6 +107,7 @@ class Rows(Sequence[T]):
             arguments: The reader's other arguments, by name, those at their defaults left out.
         """
         self.reader, self.files, self.arguments = reader, files, dict(arguments)
+        self.sums: Sequence[int] = [0] * len(files)  # of what was read of each
         self._begins = [0, *accumulate(map(int, counts))]  # of files, among all rows
         self._length = self._begins[-1]
 
@@ -227,14 +233,23 @@ class Rows(Sequence[T]):
     @property
     def source_identity(self) -> dict[str, Any]:
         """What a state has of it, beside the number of rows."""
-        return {"files": len(self.files), "digest": self.files.digest}
+        return {"files": len(self.files), "digest": self.files.digest_with(self.sums)}
+
+    def changed_path(self, digest: Any) -> str | None:
+        """The file by which alone these are others than those of a digest; None if there is none.
+
+        Args:
+            digest: Such as of `source_identity`.
+        """
+        return self.files.differing(self.source_identity["digest"], digest)
 
     def first_files(self, count: Any) -> Self | None:
         """The rows of so many files alone; None if there are not so many."""
         if not isinstance(count, int) or not 0 <= count <= len(self.files):
             return None
         found = copy(self)
-        found.files, found._begins = self.files[:count], self._begins[: count + 1]
+        found.files, found.sums = self.files[:count], self.sums[:count]
+        found._begins = self._begins[: count + 1]
         found._length = found._begins[-1]
         return found
 

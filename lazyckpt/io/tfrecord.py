@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan
+from lazyckpt.io.content import Compression, ContentScan, Summed
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
@@ -51,11 +51,12 @@ class RecordScan(ContentScan):
     def name(self) -> str:
         return f"tfrecord {self.compression}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
+        chunks = Summed(self.content(file).chunks(file))
         at = end = passed = 0  # where a record begins, the last one ends, and bytes that were read
         tail = b""
-        for chunk in self.content(file).chunks(file):  # to its end: pieces are noted on the way
+        for chunk in chunks:  # to its end: pieces are noted on the way
             data, begin = tail + chunk, passed - len(tail)
             passed += len(chunk)
             ends = [at] if end < at <= passed else []
@@ -72,6 +73,7 @@ class RecordScan(ContentScan):
                 yield np.array(ends, np.uint64)
         if end < passed:
             yield np.array([passed], np.uint64)
+        return chunks.sum
 
 
 class _TFRecords(Records[bytes]):

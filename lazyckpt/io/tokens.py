@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -73,6 +74,14 @@ class TokenRows(Rows[NDArray[Any]]):
         given = {"length": length, "stride": stride, **arguments}
         given = {name: value for name, value in given.items() if value is not None}
         super().__init__("read_tokens", files, counts, given)
+        self.sums = list(map(self._sum, files, parts))
+
+    def _sum(self, file: File, part: TokenPart) -> int:
+        """A checksum of what says where rows are in a file, and of what type."""
+        found = zlib.crc32(part.dtype.str.encode())
+        if self.length is not None or part.megatron is None:
+            return found
+        return zlib.crc32(_documents(file, part.megatron, part.dtype).bounds.tobytes(), found)
 
     def _count(self, file: File, part: TokenPart) -> int:
         if self.length is not None and self.stride is not None:
@@ -85,12 +94,6 @@ class TokenRows(Rows[NDArray[Any]]):
             f"read_tokens: {file.path} doesn't say where documents end: give length, the number "
             "of tokens in a row"
         )
-
-    @property
-    def source_identity(self) -> dict[str, Any]:
-        parts = self._parts[: len(self.files)]
-        beside = [part.megatron for part in parts if part.megatron is not None]
-        return {**super().source_identity, "digest": Files([*self.files, *beside]).digest}
 
     @property
     def lengths(self) -> NDArray[np.int64]:
