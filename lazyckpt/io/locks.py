@@ -1,6 +1,6 @@
-"""Locks: one that is free in a forked process, and the kernel's, between processes.
+"""The kernel's locks, between processes.
 
-Nothing is wrong without the kernel's, which Windows and some file systems don't have: what is
+Nothing is wrong without them, which Windows and some file systems don't have: what is
 written is written beside its place and renamed, so it is whole or not there. Processes may then do
 the same work twice, and a cache of ranges may for a while take more than it should.
 """
@@ -8,46 +8,15 @@ the same work twice, and a cache of ranges may for a while take more than it sho
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
-from weakref import WeakSet
 
 try:
     _FCNTL: Any = import_module("fcntl")
 except ImportError:
     _FCNTL = None
-
-
-class ForkLock:
-    """A lock for what a fork leaves whole, such as a dict."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        _known.add(self)
-
-    def renew(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-
-_known: WeakSet[ForkLock] = WeakSet()
-
-
-def _renew_all() -> None:
-    for lock in _known:
-        lock.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
 
 
 _held: set[int] = set()  # open files whose locks this process has
