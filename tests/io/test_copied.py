@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import fsspec
@@ -86,6 +88,20 @@ def test_an_edit_of_equal_size_is_refused_and_its_file_is_named(suffix: str) -> 
     path.write_bytes(edited)
     os.utime(path, ns=(1, 1))  # whatever the clock's resolution
     now = lz.source(read(lz.io.files(files.paths), index_dir=place))
+    with pytest.raises(lz.StateMismatch, match=f"{path} isn't what the state knows it as: "):
+        lz.run(now, state)
+
+
+def test_an_update_of_a_database_is_refused() -> None:
+    (path,) = written([EXAMPLES[".db"][0]], ".db").paths
+    read = EXAMPLES[".db"][1]
+    state = lz.state_at(lz.source(read(lz.io.files(path))), 1)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        ((name,),) = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        column = connection.execute(f"SELECT * FROM {name}").description[-1][0]
+        connection.execute(f"UPDATE {name} SET {column} = 'new' WHERE rowid = 3")
+    now = lz.source(read(lz.io.files(path)))
+    assert len(now) == state.stages[0].known["length"]
     with pytest.raises(lz.StateMismatch, match=f"{path} isn't what the state knows it as: "):
         lz.run(now, state)
 
