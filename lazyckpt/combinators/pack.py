@@ -100,7 +100,8 @@ def pack_first_fit(
     """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
 
     An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
-    or a mapping of several features of one length n, such as a loss mask beside the tokens.
+    or a mapping of several features of one length n, such as a loss mask beside the tokens. A
+    feature that is one number or text belongs to each token of its sequence.
 
     A sequence goes into the first of the rows that has room for it. When none
     has, all of them are given, in order, and new ones begun with it.
