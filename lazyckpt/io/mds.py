@@ -234,7 +234,6 @@ class _Samples(Records[dict[str, Any]]):
         self._variable = sum(size is None for size in sizes)
         scan = _SampleScan(options.compression, options.index_dir)
         super().__init__(files, scan, options, {} if columns is None else {"columns": columns})
-        self.arguments.pop("compression", None)  # it is the list's
         for file, shard, found in zip(files, shards, self.row_index.counts.tolist(), strict=True):
             if found != shard.samples:
                 raise RecordError(
