@@ -11,7 +11,7 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.rows import RecordError, Rows
-from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
+from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
 
 _MOST_OPEN = 64
 _OPTIONS = "readahead_buffer_size:0"  # records are read by number, not from the front
@@ -25,9 +25,7 @@ class _Readers:
         self._lock = ForkLock()
 
     def get(self, file: File) -> Any:
-        now = storage_of(file.path).stat(file.path)
-        if now != file:
-            raise changed(file, now)
+        check_unchanged(file)
         key = os.getpid(), file
         with self._lock:
             found = self._open.get(key)

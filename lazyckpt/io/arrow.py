@@ -18,7 +18,7 @@ from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import RecordError, decoding
-from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
+from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
 _MAGIC = b"ARROW1"  # at both ends of a file; a stream has none
@@ -102,9 +102,7 @@ def _source(file: File) -> Any:
     """The bytes of a file: mapped into memory, if it is on this machine."""
     if not is_local(file.path):
         return _arrow().PythonFile(StoredFile(file), mode="r")
-    now = storage_of(file.path).stat(file.path)
-    if now != file:
-        raise changed(file, now)
+    check_unchanged(file)
     return _arrow().memory_map(file.path.removeprefix("file://"))
 
 

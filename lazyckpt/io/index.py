@@ -19,7 +19,7 @@ from lazyckpt.io.cache import alone, cache_folder, remove_abandoned, storing, wr
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
 from lazyckpt.io.progress import shown
-from lazyckpt.io.storage import File, changed, seen_from, storage_of
+from lazyckpt.io.storage import File, check_unchanged, seen_from
 from lazyckpt.pipeline import run
 
 _MOST_MAPPED = 256  # files whose entries are kept mapped
@@ -200,9 +200,7 @@ def write_entries(scan: Scan, folder: str, file: File) -> None:
     """Scan one file, and keep its entries."""
     with storing(folder), writing(_entries_path(scan, folder, file)) as temporary:
         write_numbers(temporary, scan(file), scan.columns)
-        now = storage_of(file.path).stat(file.path)
-        if now != file:
-            raise changed(file, now)
+        check_unchanged(file)
 
 
 def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:

@@ -18,7 +18,7 @@ from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import decoding
-from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
+from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
 from lazyckpt.io.stored_file import StoredFile
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
@@ -88,15 +88,10 @@ def _source(file: File) -> Any:
     """The bytes of a file: those of this machine read by pyarrow, into memory of its own."""
     if not is_local(file.path):
         return _arrow().PythonFile(StoredFile(file), mode="r")
+    check_unchanged(file)  # it may be gone
     opened = _arrow().OSFile(file.path)
-    _check(file)
+    check_unchanged(file)
     return opened
-
-
-def _check(file: File) -> None:
-    """Raises an error for a file of this machine that isn't the one listed."""
-    if is_local(file.path) and (now := storage_of(file.path).stat(file.path)) != file:
-        raise changed(file, now)
 
 
 class _ParquetRows(GroupedRows):
@@ -130,8 +125,8 @@ class _ParquetRows(GroupedRows):
         reader = self._readers.pop(number, None)  # which no other thread has meanwhile
         if reader is None:
             reader = _parquet().ParquetFile(_source(file), metadata=_metadata(file))
-        else:
-            _check(file)
+        elif is_local(file.path):
+            check_unchanged(file)
         # without pyarrow's own threads, which a fork would not have
         table = reader.read_row_group(group.number, columns=self._chosen, use_threads=False)
         self._readers = {number: reader}

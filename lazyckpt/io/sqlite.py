@@ -13,7 +13,7 @@ from typing import Any
 from lazyckpt.errors import SourceChanged
 from lazyckpt.io.keyed import Found, KeyedRows
 from lazyckpt.io.rows import Rows
-from lazyckpt.io.storage import File, changed, storage_of
+from lazyckpt.io.storage import File, check_unchanged
 
 
 class _Connection:
@@ -36,9 +36,7 @@ _open = threading.local()
 
 def _execute(file: File, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
     """A query, on this thread's connection in this process, if nothing has changed."""
-    now = storage_of(file.path).stat(file.path)
-    if now != file:
-        raise changed(file, now)
+    check_unchanged(file)
     log = f"{file.path.removeprefix('file://')}-wal"
     if os.path.exists(log) and os.path.getsize(log):
         raise SourceChanged(

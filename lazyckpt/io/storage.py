@@ -138,6 +138,16 @@ def gone(file: File) -> SourceChanged:
     return SourceChanged(f"{file.path} is gone since it was listed")
 
 
+def check_unchanged(file: File) -> None:
+    """Raise an error for a file that isn't what it was when it was listed, or is gone."""
+    try:
+        now = storage_of(file.path).stat(file.path)
+    except FileNotFoundError:
+        raise gone(file) from None
+    if now != file:
+        raise changed(file, now)
+
+
 def difference(was: File, now: File) -> str:
     """What of a file differs, as a text."""
     if was.size != now.size:
