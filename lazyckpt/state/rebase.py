@@ -62,8 +62,8 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     Items delivered so far stay delivered, and the rest comes in the new
     pipeline's shape. What may change:
 
-    - the size of batches, the length of the rows of `concat_then_split`, the number of shards,
-      the count of a `repeat`
+    - the size of batches, the length of packed rows, the number of shards, the count of a
+      `repeat`
     - functions and what they are called with, what fills up packed rows, and stages of
       functions, which may be inserted or removed: from here on
     - `exclude` inserted, or its ranges: what it leaves out from here on
@@ -236,11 +236,11 @@ def _counterparts(was: Chain, now: Chain) -> Iterator[tuple[int, Chain, Chain]]:
 
 
 def _before(pairs: list[Pair], chain: Chain) -> Chain:
-    """The chain with the arguments that its stages had."""
+    """The chain with the arguments that its stages had, but for those that carry them over."""
     calls = list(chain.calls)
     calls[0] = calls[0].replaced(**_arguments_before(pairs[0], calls[0]))
     for pair in pairs[1:]:
-        if pair.met:
+        if pair.met and calls[pair.new - 1].combinator.elastic.rebase is None:
             call = calls[pair.new - 1]
             known, checks = call.combinator.signature.parameters, call.combinator.checks
             was = pair.was.known if pair.was is not None else {}
@@ -421,7 +421,7 @@ def _rebuilt(
         if pair.new == 1:
             here = _source(pair, part, call)
         elif machine.owns:
-            here = (here, *(part.own or ()))
+            here = (here, *_rebased(pair, part.own or (), call))
             if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
                 raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
             if pairs[0].changed and machine.rate.whole_epoch:
@@ -441,14 +441,19 @@ def _source(pair: Pair, part: Place, call: Call) -> Position:
     assert pair.was is not None
     if not pair.was.pipelines:
         return part.own
-    own = part.own or ()
-    position = part.children, *own
-    if (pair.changed or pair.functions) and call.combinator.elastic.rebase is not None:
-        try:
-            position = call.combinator.elastic.rebase(position, pair.was, **call.arguments)
-        except Unfit as unfit:
-            raise _refused(pair, str(unfit)) from None
-    return position
+    return _rebased(pair, (part.children, *(part.own or ())), call)
+
+
+def _rebased(pair: Pair, own: Position, call: Call) -> Position:
+    """A source's position, or a stage's own part, where arguments that it depends on changed."""
+    elastic = call.combinator.elastic
+    names = [name for name in pair.changed if elastic.changes.get(name) != "blind"]
+    if elastic.rebase is None or not (names or pair.functions):
+        return own
+    try:
+        return elastic.rebase(own, pair.was, **call.arguments)
+    except Unfit as unfit:
+        raise _refused(pair, str(unfit)) from None
 
 
 def _begun(
