@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
 
-import google_crc32c
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.io import content, crc32c
+from lazyckpt.io import content, tfrecord
 from tests.io.cases import folder, written
 from tests.io.formats import record
-
-
-@given(st.binary(max_size=1500))
-def test_checksums_are_those_of_a_library(data: bytes) -> None:
-    assert crc32c.plain_crc32c(data) == crc32c.crc32c(data) == google_crc32c.value(data)
-
-
-@given(st.integers(1, 256), st.integers(0, 5), st.randoms())
-def test_checksums_of_rows(size: int, count: int, random: Any) -> None:
-    rows = np.frombuffer(random.randbytes(size * count), np.uint8).reshape(count, size)
-    expected = [google_crc32c.value(row.tobytes()) for row in rows]
-    assert crc32c.crc32c_rows(rows).tolist() == expected
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 11, 12, 13, 29, 1 << 20])
@@ -97,3 +81,10 @@ def test_a_large_record_is_not_read() -> None:
     with pytest.raises(lz.io.RecordError, match="it has 1,016 bytes, and max_record_bytes is 100"):
         reader[0]
     assert reader[1] == b"y"
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    tfrecord._checksum.cache_clear()
+    with pytest.raises(lz.PipelineError, match=r"read_tfrecord needs .*lazyckpt\[tfrecord\]"):
+        lz.io.read_tfrecord(written([record(b"a")], ".tfrecord"))
