@@ -60,10 +60,11 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
     assert equal(again[:], expected)
     if expected:
         check_spans(rows)
+    orders = [lz.take(9), lz.shuffle(seed=1)]
     if getattr(rows, "block_starts", None) is not None:
-        mixed = rows | lz.local_shuffle(2, seed=0)
-        assert equal(sorted(mixed, key=repr), sorted(expected, key=repr))
-    for order in (lz.take(9), lz.shuffle(seed=1)):
+        orders.append(lz.local_shuffle(2, seed=0))
+        assert equal(sorted(rows | orders[2], key=repr), sorted(expected, key=repr))
+    for order in orders:
         check_columns(rows | order)
     testing.check_pipeline(lz.source(rows) | lz.shuffle(seed=1) | lz.batch(2), limit=6)
 
