@@ -34,25 +34,12 @@ EXECUTORS: dict[str, Callable[[], Any]] = {
 }
 
 
-def in_orders(rows: lz.io.Rows[Any]) -> lz.Pipeline[Any]:
-    """Some of the rows shuffled, and all by the block, where they come in blocks."""
-    found: list[lz.Pipeline[Any]] = [rows | lz.shuffle(seed=0) | lz.take(5)]
-    if getattr(rows, "block_starts", None) is not None:
-        found.append(rows | lz.local_shuffle(2, seed=0))
-    return lz.concat(*found) | lz.map(laws.itself)
-
-
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_workers_give_the_rows_of_all_formats(name: str) -> None:
-    pipeline = lz.concat(*(in_orders(laws.opened(form)) for form in FORMATS.values()))
-    expected, executor = list(pipeline), EXECUTORS[name]()
+    executor = EXECUTORS[name]()
+    laws.workers_give_the_rows(FORMATS, executor)
     rows = laws.opened(FORMATS["jsonl"], executor=executor)  # which builds the index, too
     assert equal(rows[:], FORMATS["jsonl"].example.rows)
-    with lz.run(pipeline, executor=executor) as run:
-        assert equal(list(run), expected)
-    middle = len(expected) // 2
-    with lz.run(pipeline, lz.state_at(pipeline, middle), executor=executor) as run:
-        assert equal(list(run), expected[middle:])
 
 
 def test_states_are_those_of_another_process() -> None:
