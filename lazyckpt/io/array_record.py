@@ -82,29 +82,11 @@ def read_array_record(files: Any) -> Rows[bytes]:
     What is in them is `map`'s to parse. Files written with `group_size:1`, as grain wants
     them, have a record at once; others decompress a group of records for each.
 
-    Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one; files of this machine.
-
-    Returns:
-        The rows, data for `source` and for `|`.
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Raises:
         ArgumentError: A file is not on this machine.
         RecordError: A file is no ArrayRecord, or a record is damaged.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: array_record is missing.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         Some 256 records at a time; in the last 64 files, what their readers hold.

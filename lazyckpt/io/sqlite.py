@@ -156,13 +156,12 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
     They come in the order of a key that no two share. Keys are read once; rows by lists of
     their keys, never by OFFSET, so that any order costs the same where the key is indexed.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
         database: The file.
         query: A table's name, or a SELECT whose columns have names of their own.
         key: The column of the key; by default that which SQLite has for each table.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: The key is missing in a row, or that of several; or the database is
@@ -176,12 +175,6 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
 
     Resume:
         Re-reads the keys.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         The keys: 8 bytes each, where all are ints; other ones as Python has them.

@@ -32,12 +32,14 @@ class File:
         size: Its length in bytes.
         version: What changes with its content: the time of its last change in
             nanoseconds, or what an object store has: a version or an ETag.
+        digest: Sixteen hexadecimal digits for its content; "" if nobody has read it for that.
         cache: What keeps parts of it on this machine; no part of what the file is.
     """
 
     path: str
     size: int
     version: str
+    digest: str = field(default="", compare=False)
     cache: RangeCache | None = field(default=None, compare=False, repr=False)
 
     def record_origin(self, number: int) -> RowOrigin:
@@ -152,6 +154,8 @@ def difference(was: File, now: File) -> str:
     """What of a file differs, as a text."""
     if was.size != now.size:
         return f"it had {was.size:,} bytes and has {now.size:,}"
+    if was.digest and now.digest:
+        return f"its digest was {was.digest} and is {now.digest}"
     return f"its version was {was.version} and is {now.version}"
 
 
@@ -186,17 +190,8 @@ class LocalStorage:
         pattern = _absolute(pattern)
         if not glob.has_magic(pattern):
             return [self.stat(pattern)]
-        known: dict[tuple[int, int], str] = {}
-        found = []
-        for path in matching(pattern):
-            status = os.stat(path)
-            if modes.S_ISDIR(status.st_mode):
-                continue
-            other = known.setdefault((status.st_dev, status.st_ino), path)
-            if other != path:
-                raise one_file(other, path)
-            found.append(_regular(path, status))
-        return found
+        found = ((path, os.stat(path)) for path in matching(pattern))
+        return [_regular(*each) for each in found if not modes.S_ISDIR(each[1].st_mode)]
 
     def stat(self, path: str) -> File:
         path = _absolute(path)
@@ -252,11 +247,6 @@ def _unreadable(file: File, error: OSError) -> StorageError:
 def _absolute(path: str) -> str:
     """A path of this machine from its root on, of which two slashes are no other one."""
     return f"/{os.path.abspath(path.removeprefix('file://')).lstrip('/')}"
-
-
-def one_file(path: str, other: str) -> ArgumentError:
-    """The error where a file has two names."""
-    return ArgumentError(f"files: {path} and {other} are one file, by a link")
 
 
 def _regular(path: str, status: os.stat_result) -> File:

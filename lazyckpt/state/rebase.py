@@ -27,12 +27,26 @@ def matching(state: State, chain: Chain) -> State:
     if not differences:
         check_rank(state, chain)
         return state
+    reasons = "".join(f"    {reason}\n" for reason in _reasons(state.stages, chain))
     remedy = _remedy(state, chain)
     raise StateMismatch(
         "the state belongs to another pipeline:\n"
-        f"{differences}"
+        f"{differences}{reasons}"
         f"{remedy}strict=False takes it as it is"
     )
+
+
+def _reasons(old: Entries, chain: Chain) -> Iterator[str]:
+    """What data say of how they differ from those that a state knows."""
+    (was, *_), call = old, chain.calls[0]
+    before = call.combinator.elastic.before
+    if before is not None and was.name == call.name and "digest" in was.known:
+        try:
+            before(was.known, **call.arguments)
+        except Unfit as unfit:
+            yield str(unfit)
+    for entries, inner in zip(was.pipelines, call.chains, strict=False):
+        yield from _reasons(entries, inner)
 
 
 def check_rank(state: State, chain: Chain) -> None:

@@ -154,6 +154,14 @@ def documents(draw: st.DrawFn) -> Contents:
     return Contents(formats.megatron(files), rows)
 
 
+@st.composite
+def blobs(draw: st.DrawFn) -> Contents:
+    """Whole files, each of which is a row."""
+    found = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=9))
+    rows = [{"name": f"{n:03}.raw", "data": data} for n, data in enumerate(found)]
+    return named(found, ".raw", rows)
+
+
 _NUMBERS = st.integers(-(2**31), 2**31 - 1).map(np.int32)
 _SAMPLE = st.builds(lambda text, n: {"text": text, "number": n}, st.text(max_size=4), _NUMBERS)
 

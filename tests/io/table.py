@@ -333,6 +333,16 @@ _SQLITE = Format(
     is_local=True,
 )
 
+_BLOBS = [b"%d" % 5**n for n in range(COUNT)]
+_FILES = Format(
+    reader="read_files",
+    pattern="*.raw",
+    random=contents.blobs(),
+    example=named(
+        _BLOBS, ".raw", [{"name": f"{n:03}.raw", "data": blob} for n, blob in enumerate(_BLOBS)]
+    ),
+)
+
 STREAMED = {"text": _TEXT, "jsonl": _JSONL, "csv": _CSV, "tar": _TAR, "tfrecord": _TFRECORD}
 FORMATS: dict[str, Format] = {
     **STREAMED,
@@ -351,4 +361,5 @@ FORMATS: dict[str, Format] = {
     "documents": _DOCUMENTS,
     "mds": _MDS,
     "sqlite": _SQLITE,
+    "files": _FILES,
 }

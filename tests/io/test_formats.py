@@ -63,6 +63,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("text", {"errors": "loose"}, "errors must be one of Python's ways"),
     ("text", {"compression": "xz"}, "compression must be 'infer', 'none', 'gzip' or 'zstd'"),
     ("text", {"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
+    ("files", {"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
     ("text", {"executor": 4}, "executor must be"),
     ("csv", {"columns": "ab"}, OTHERS),
     ("csv", {"columns": ["a", "a"]}, OTHERS),
