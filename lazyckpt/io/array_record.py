@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.locks import ForkLock
+from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
 
@@ -17,25 +15,19 @@ _MOST_OPEN = 64
 _OPTIONS = "readahead_buffer_size:0"  # records are read by number, not from the front
 
 
-class _Readers:
-    """Open readers of this process, the last used ones."""
+class _Reader(NamedTuple):
+    """An open reader of a file; its size is one of those that may be open."""
 
-    def __init__(self) -> None:
-        self._open: OrderedDict[tuple[int, File], Any] = OrderedDict()
-        self._lock = ForkLock()
+    opened: Any
+    size: int = 1
 
-    def get(self, file: File) -> Any:
-        check_unchanged(file)
-        key = os.getpid(), file
-        with self._lock:
-            found = self._open.get(key)
-            if found is None:
-                found = self._open[key] = _opened(file)
-                mine = [each for each in self._open if each[0] == key[0]]  # others are not closed
-                if len(mine) > _MOST_OPEN:
-                    del self._open[mine[0]]
-            self._open.move_to_end(key)
-            return found
+
+_readers = LastUsed[_Reader](_MOST_OPEN)
+
+
+def _reader(file: File) -> Any:
+    check_unchanged(file)
+    return _readers.get(file, lambda: _Reader(_opened(file))).opened
 
 
 def _module() -> Any:
@@ -54,16 +46,13 @@ def _opened(file: File) -> Any:
     return found
 
 
-_readers = _Readers()
-
-
 class _ArrayRecords(Rows[bytes]):
     def __init__(self, files: Files) -> None:
-        counts = [_readers.get(file).num_records() for file in files]
+        counts = [_reader(file).num_records() for file in files]
         super().__init__("read_array_record", files, counts, {})
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[bytes]:
-        reader = _readers.get(self.files[number])
+        reader = _reader(self.files[number])
         try:
             found: list[bytes] = reader.read(list(records))
         except RuntimeError as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +16,12 @@ import numpy as np
 from lazyckpt.core.checks import Unfit, brief, checked
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.io.files import as_files
+from lazyckpt.io.numbers import hashed
 from lazyckpt.io.rows import RecordError, Rows
-from lazyckpt.io.storage import File, check_unchanged, is_local
+from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
 
 _MOST = 500  # keys of one query
+_HEADER = 100  # bytes, in which a counter says that the database was written to
 _SIZE = "SELECT page_size * page_count FROM pragma_page_size, pragma_page_count"
 _UNREADABLE = sqlite3.Error, UnicodeDecodeError
 _AWAY = {  # of a database that another process holds, or whose disk fails
@@ -66,7 +68,6 @@ def _ask(file: File, query: str, values: Sequence[Any] = ()) -> tuple[list[str],
 
 
 def _check(file: File) -> None:
-    """Raise an error for a database that changed, or whose changes are elsewhere."""
     check_unchanged(file)
     log = f"{file.path.removeprefix('file://')}-wal"
     if os.path.exists(log) and os.path.getsize(log):
@@ -109,11 +110,12 @@ class _SqliteRows(Rows[dict[str, Any]]):
         self._keys: Any = np.array(found, np.int64) if is_small else found
         given = {"query": self._query, "key": self._key}
         super().__init__("read_sqlite", listed, [len(found)], given)
+        header = storage_of(file.path).read(file, 0, _HEADER)
+        self.sums = [zlib.crc32(repr(found).encode(), zlib.crc32(header))]
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        text = f"{self.files.digest}\n{self._query}\n{self._key}"
-        return {"files": 1, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
+        return {**super().source_identity, "query": hashed(self._query, self._key)[:16]}
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
         parts = (records[start : start + _MOST] for start in range(0, len(records), _MOST))

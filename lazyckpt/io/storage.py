@@ -8,11 +8,11 @@ import re
 import stat as modes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, StorageError
-from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.patterns import matching
 from lazyckpt.io.range_cache import RangeCache
 
@@ -183,8 +183,7 @@ class LocalStorage:
     """Files of this machine. Reads are by position, so that threads and forks may share them."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, _Handle] = {}
-        self._lock = ForkLock()
+        self._handle = lru_cache(_MOST_OPEN)(_open)
 
     def list(self, pattern: str) -> Sequence[File]:
         pattern = _absolute(pattern)
@@ -198,46 +197,37 @@ class LocalStorage:
         return _regular(path, os.stat(path))
 
     def read(self, file: File, start: int, stop: int) -> bytes:
-        return self._read(self._handle(file), file, start, stop)
+        return self.read_ranges(file, [(start, stop)])[0]
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         handle = self._handle(file)
+        if not handle.has(file):
+            raise changed(file, handle.now(file.path))
         return [self._read(handle, file, start, stop) for start, stop in ranges]
 
     def _read(self, handle: _Handle, file: File, start: int, stop: int) -> bytes:
         try:
             found = os.pread(handle.fd, stop - start, start)
-            if len(found) == stop - start:
-                return found
-            parts = [found]
-            while (left := stop - start - sum(map(len, parts))) > 0:
-                part = os.pread(handle.fd, left, stop - left)
-                if not part:
+            while len(found) < stop - start:
+                more = os.pread(handle.fd, stop - start - len(found), start + len(found))
+                if not more:
                     raise changed(file, self.stat(file.path))
-                parts.append(part)
-            return b"".join(parts)
+                found += more
+            return found
         except OSError as error:
             raise _unreadable(file, error) from error
 
-    def _handle(self, file: File) -> _Handle:
-        found = self._handles.get(file.path)
-        return found if found is not None and found.has(file) else self._opened(file)
 
-    def _opened(self, file: File) -> _Handle:
-        try:
-            found = _Handle(file.path)  # anew, where it may have been replaced
-        except FileNotFoundError:
-            raise gone(file) from None
-        except OSError as error:
-            raise _unreadable(file, error) from error
-        if not found.has(file):
-            raise changed(file, found.now(file.path))
-        with self._lock:
-            self._handles.pop(file.path, None)
-            if len(self._handles) >= _MOST_OPEN:
-                del self._handles[next(iter(self._handles))]
-            self._handles[file.path] = found
-        return found
+def _open(file: File) -> _Handle:
+    try:
+        found = _Handle(file.path)
+    except FileNotFoundError:
+        raise gone(file) from None
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    if not found.has(file):
+        raise changed(file, found.now(file.path))
+    return found
 
 
 def _unreadable(file: File, error: OSError) -> StorageError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain, naming, runnable
@@ -252,30 +252,37 @@ def _counterparts(was: Chain, now: Chain) -> Iterator[tuple[int, Chain, Chain]]:
 def _before(pairs: list[Pair], chain: Chain) -> Chain:
     """The chain with the arguments that its stages had, but for those that carry them over."""
     calls = list(chain.calls)
-    calls[0] = calls[0].replaced(**_arguments_before(pairs[0], calls[0]))
-    for pair in pairs[1:]:
-        if pair.met and calls[pair.new - 1].combinator.elastic.rebase is None:
+    for pair in pairs:
+        if pair.met:
             call = calls[pair.new - 1]
-            known, checks = call.combinator.signature.parameters, call.combinator.checks
-            was = pair.was.known if pair.was is not None else {}
-            try:
-                old = {
-                    name: checked(call.name, name, decode(was[name]), checks[name])
-                    if name in was
-                    else known[name].default
-                    for name in pair.changed
-                    if name in checks and not call.combinator.changes_items(name)
-                }
-                if any(each is inspect.Parameter.empty for each in old.values()):
-                    raise InvalidState("the state lacks an argument")
-            except MISFITS as error:
-                raise _refused(pair, str(error)) from None
+            old = _arguments_before(pair, call)
+            if pair.new > 1 and call.combinator.elastic.rebase is None:
+                old |= _told(pair, call, but=old)
             calls[pair.new - 1] = call.replaced(**old)
     return Chain(tuple(calls))
 
 
+def _told(pair: Pair, call: Call, but: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that differ, as the state has them."""
+    known, checks = call.combinator.signature.parameters, call.combinator.checks
+    was = pair.was.known if pair.was is not None else {}
+    try:
+        old = {
+            name: checked(call.name, name, decode(was[name]), checks[name])
+            if name in was
+            else known[name].default
+            for name in pair.changed
+            if name in checks and name not in but and not call.combinator.changes_items(name)
+        }
+        if any(each is inspect.Parameter.empty for each in old.values()):
+            raise InvalidState("the state lacks an argument")
+    except MISFITS as error:
+        raise _refused(pair, str(error)) from None
+    return old
+
+
 def _arguments_before(pair: Pair, call: Call) -> dict[str, Any]:
-    """The data of a source as they were, where they have become more."""
+    """The data as they were, where they have become more."""
     if not pair.changed or call.combinator.elastic.before is None or pair.was is None:
         return {}
     try:
@@ -294,7 +301,7 @@ def _check(pair: Pair, chain: Chain) -> set[str]:
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         for name in pair.changed:
             wanted = call.combinator.elastic.changes.get(name)
-            may = wanted == "blind" or (wanted and not machine.rate.whole_epoch)
+            may = wanted in ("blind", "grown") or (wanted and not machine.rate.whole_epoch)
             if not may and name != "seed":  # which may begin with an epoch
                 raise _refused(pair, f"{name} decides the order")
         _arguments_before(pair, call)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,6 +56,18 @@ def test_an_edit_of_equal_size_is_refused_and_its_file_is_named(name: str) -> No
     os.utime(path, ns=(1, 1))  # whatever the clock's resolution
     with pytest.raises(lz.StateMismatch, match=f"{path} isn't what the state knows it as: "):
         lz.run(lz.source(opened(form, place)), state)
+
+
+def test_an_update_of_a_database_is_refused() -> None:
+    form = FORMATS["sqlite"]
+    place = put(form.example)
+    state, path = lz.state_at(lz.source(opened(form, place)), 1), f"{place}/a.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE \"some rows\" SET v = 'new' WHERE k = 3")
+    now = lz.source(opened(form, place))
+    assert len(now) == state.stages[0].known["length"]
+    with pytest.raises(lz.StateMismatch, match=f"{path} isn't what the state knows it as: "):
+        lz.run(now, state)
 
 
 def test_files_alone_are_known_by_name_and_size_unless_they_are_read() -> None:
