@@ -7,8 +7,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from itertools import chain, islice
 from typing import Any, Literal, TypeAlias
 
@@ -41,7 +41,6 @@ _ENCODERS: dict[str, Callable[..., Encoder]] = {
 }
 FORMATS = tuple(_ENCODERS)
 
-_END: Any = object()
 _READ = 1 << 20  # bytes that are digested at once
 _MOST = 10**6  # files, whose names have six digits
 
@@ -91,7 +90,7 @@ def convert(
         StateMismatch: The folder holds a conversion of another pipeline, or of files that
             have changed since.
         PipelineError: A row can't be written in the format, or would be read as another one;
-            it names the row. Or another process converts into the folder.
+            it names row and column. Or another process converts into the folder.
 
     >>> import lazyckpt as lz
     >>> from tempfile import TemporaryDirectory
@@ -117,44 +116,36 @@ def convert(
     header |= {"dtype": kind.str} if form == "tokens" else {}
     header |= {} if schema is None else {"schema": str(schema)}
     os.makedirs(place, exist_ok=True)
-    with _alone(place):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(folder_lock(place, waits=False))  # which ends with the process
+        except BlockingIOError:
+            raise PipelineError(f"another process converts into {place}") from None
         log = _Log(place, header)
-        with run(given, log.state, executor=executor, on_error=on_error) as rows:
-            if not log.is_done:
-                done = sum(chunk["rows"] for chunk in log.chunks)
-                total = length if isinstance(length, int) else None
-                _write_all(shown(rows, total, shows, "convert", "row", done), rows, log, encoder)
-                log.finish()
+        rows = stack.enter_context(run(given, log.state, executor=executor, on_error=on_error))
+        if not log.is_done:
+            total = length if isinstance(length, int) else None
+            items = shown(rows, total, shows, "convert", "row", rows.state.items)
+            _write_all(items, rows, log, encoder)
+            log.finish()
     return log.listed(encoder.suffixes[0])
 
 
 def _write_all(rows: Iterable[Any], done: Run[Any], log: _Log, encoder: Encoder) -> None:
-    """Write the rows that are left; `done` knows the state behind them."""
-    first, size = sum(chunk["rows"] for chunk in log.chunks), log.header["rows_per_file"]
-    items = iter(rows)
-    while (item := next(items, _END)) is not _END:
+    """Write the rows that are left; `done` knows the state after them."""
+    items, first = iter(rows), done.state.items
+    for item in items:
         if len(log.chunks) >= _MOST:
             raise PipelineError(f"a folder has at most {_MOST:,} files; raise rows_per_file")
         names = [f"{len(log.chunks):06}{suffix}" for suffix in encoder.suffixes]
-        taken = _Counted(chain([item], islice(items, size - 1)))
+        taken = chain([item], islice(items, log.header["rows_per_file"] - 1))
         with ExitStack() as stack:
             paths = [stack.enter_context(writing(os.path.join(log.folder, n))) for n in names]
             encoder.write(taken, first, *paths)
             found = [_described(name, path) for name, path in zip(names, paths, strict=True)]
-        first += taken.count
-        log.add(taken.count, found, json.loads(done.state.to_json()))
-
-
-class _Counted(Iterator[Any]):
-    """Items, and how many there were."""
-
-    def __init__(self, items: Iterator[Any]) -> None:
-        self._items, self.count = items, 0
-
-    def __next__(self) -> Any:
-        item = next(self._items)
-        self.count += 1
-        return item
+        state = done.state
+        log.add(state.items - first, found, json.loads(state.to_json()))
+        first = state.items
 
 
 class _Log:
@@ -272,17 +263,6 @@ def _described(name: str, path: str) -> dict[str, Any]:
             digest.update(content)
         os.fsync(file.fileno())
         return {"name": name, "bytes": file.tell(), "sha256": digest.hexdigest()}
-
-
-@contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """While no other process converts into a folder. The lock ends with the process."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(folder_lock(folder, waits=False))
-        except BlockingIOError:
-            raise PipelineError(f"another process converts into {folder}") from None
-        yield
 
 
 def _tokens_check(value: Any) -> Any:
