@@ -24,7 +24,7 @@ from lazyckpt.io.schemas import common_type
 from lazyckpt.io.storage import optional_module
 from lazyckpt.io.tar import split_name
 from lazyckpt.io.text import json_loads
-from lazyckpt.io.tokens import MEGATRON_MAGIC, MEGATRON_TYPES
+from lazyckpt.io.tokens import megatron_index
 
 FRAME = 1 << 20  # bytes of rows in a frame of zstd, as long as none is longer
 _LONGEST = 1 << 22  # bytes of one row in a frame
@@ -358,13 +358,7 @@ class Tokens:
             for content in encoded(rows, first, self._numbers):
                 out.write(content.tobytes())
                 lengths.append(len(content))
-        size, width = len(lengths), self.dtype.itemsize
-        starts = np.cumsum([0, *lengths[:-1]], dtype="<i8")[:size] * width
-        kind = MEGATRON_TYPES.index(self.dtype.str.lstrip("|"))
-        with open(paths[1], "xb") as out:
-            out.write(MEGATRON_MAGIC + struct.pack("<QBQQ", 1, kind, size, size + 1))
-            out.write(np.array(lengths, "<i4").tobytes() + starts.tobytes())
-            out.write(np.arange(size + 1, dtype="<i8").tobytes())
+        Path(paths[1]).write_bytes(megatron_index(self.dtype, lengths))
 
     def _numbers(self, row: Any) -> np.ndarray[Any, Any]:
         found = np.asarray(row)
