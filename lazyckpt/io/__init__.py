@@ -9,8 +9,8 @@ Names are imported when first used. Each module imports only from those before i
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
 - decompress, last_used, framed, gzip, zstd
 - content, rows, lines, ranges
-- columns, schemas, stored_file, groups, keyed, shards, litdata_batches, litdata_tables
-- text, csv and a reader for each other format; decode
+- columns, schemas, stored_file, groups
+- text, csv and a reader for each other format
 - stream, encoders, conversion, indexing
 """
 
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.conversion import convert
     from lazyckpt.io.csv import read_csv
-    from lazyckpt.io.decode import decode_audio, decode_image, decode_video
-    from lazyckpt.io.duckdb import read_duckdb
     from lazyckpt.io.huggingface import read_dataset, stream_dataset
-    from lazyckpt.io.litdata import read_litdata
     from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, Rows
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.text import read_jsonl, read_text
     from lazyckpt.io.tfrecord import read_tfrecord
     from lazyckpt.io.tokens import read_tokens
-    from lazyckpt.io.zarr import read_zarr
+    from lazyckpt.io.whole_files import read_files
 
 __all__ = [
     "File",
@@ -55,9 +52,6 @@ __all__ = [
     "Scan",
     "Storage",
     "convert",
-    "decode_audio",
-    "decode_image",
-    "decode_video",
     "files",
     "index",
     "iter_jsonl",
@@ -66,9 +60,8 @@ __all__ = [
     "read_arrow",
     "read_csv",
     "read_dataset",
-    "read_duckdb",
+    "read_files",
     "read_jsonl",
-    "read_litdata",
     "read_mds",
     "read_parquet",
     "read_sqlite",
@@ -76,7 +69,6 @@ __all__ = [
     "read_text",
     "read_tfrecord",
     "read_tokens",
-    "read_zarr",
     "stream_dataset",
 ]
 
@@ -85,10 +77,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
     "conversion": "convert",
     "csv": "read_csv",
-    "decode": "decode_audio decode_image decode_video",
-    "duckdb": "read_duckdb",
     "huggingface": "read_dataset stream_dataset",
-    "litdata": "read_litdata",
     "mds": "read_mds",
     "parquet": "read_parquet",
     "rows": "RecordError Rows",
@@ -99,7 +88,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",
     "text": "read_jsonl read_text",
-    "zarr": "read_zarr",
+    "whole_files": "read_files",
 }
 _places = {
     name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()

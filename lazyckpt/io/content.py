@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -35,6 +36,18 @@ class Content(Protocol):
 
     def block_begins(self, file: File) -> Numbers:
         """The offsets at which what is decompressed together begins."""
+
+
+class Summed(Iterator[bytes]):
+    """Chunks, and in `sum` the checksum of those that have come."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self.sum = chunks, 0
+
+    def __next__(self) -> bytes:
+        chunk = next(self._chunks)
+        self.sum = zlib.crc32(chunk, self.sum)
+        return chunk
 
 
 class _Plain:

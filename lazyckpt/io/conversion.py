@@ -20,7 +20,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import write_whole, writing
 from lazyckpt.io.encoders import Encoder, JsonLines, Parquet, Tar, Tokens
 from lazyckpt.io.files import Files
-from lazyckpt.io.locks import folder_lock
+from lazyckpt.io.locks import exclusive_lock
 from lazyckpt.io.progress import shown
 from lazyckpt.io.storage import storage_of
 from lazyckpt.io.tokens import MEGATRON_TYPES, numbers_check
@@ -118,7 +118,7 @@ def convert(
     os.makedirs(place, exist_ok=True)
     with ExitStack() as stack:
         try:
-            stack.enter_context(folder_lock(place, waits=False))  # which ends with the process
+            stack.enter_context(exclusive_lock(place, waits=False))  # which ends with the process
         except BlockingIOError:
             raise PipelineError(f"another process converts into {place}") from None
         log = _Log(place, header)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -187,7 +188,7 @@ class _SampleScan(ContentScan):
     def name(self) -> str:
         return f"shard {self.compression}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         head, size, needed = b"", 0, 4  # bytes at the front, of all, and how many of them count
         for chunk in self.content(file).chunks(file):
             size += len(chunk)
@@ -202,6 +203,7 @@ class _SampleScan(ContentScan):
         if len(head) < max(8, needed) or (steps < 0).any() or steps[-1]:
             raise RecordError(f"{file.path}: no shard, or it is cut: it has {size:,} bytes")
         yield offsets.astype(np.uint64)
+        return zlib.crc32(offsets.tobytes())
 
 
 class _Samples(Records[dict[str, Any]]):
@@ -232,7 +234,6 @@ class _Samples(Records[dict[str, Any]]):
         self._variable = sum(size is None for size in sizes)
         scan = _SampleScan(options.compression, options.index_dir)
         super().__init__(files, scan, options, {} if columns is None else {"columns": columns})
-        self.arguments.pop("compression", None)  # it is the list's
         for file, shard, found in zip(files, shards, self.row_index.counts.tolist(), strict=True):
             if found != shard.samples:
                 raise RecordError(
@@ -266,45 +267,23 @@ def read_mds(
     returns them, except JPEG and PNG images, which are bytes. Arrays are read-only. The sizes of
     shards are compared with the list; its hashes, which are of whole shards, are not.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
         files: The `index.json` of a folder of shards, or of several: a listing by
             `lazyckpt.io.files`, or patterns for one. Shards in the listing aren't looked for:
             `files([f"{folder}/index.json", f"{folder}/*.mds"])`.
         columns: Those to read, by name; None for all.
-        max_record_bytes: A larger sample is an error; nothing of it is read.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who reads where samples begin, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: There is no such column, one is pickled, which could execute code, or
             shards differ in their columns or are compressed by what has no random access:
             gzip and zstd have.
         FileNotFoundError: A shard isn't there.
-        RecordError: A list, a shard or a sample is damaged; it names the file, and of a sample
-            its number and offset.
-        SourceChanged: When a shard is read that changed since the listing.
-        PipelineError: The index can't be written; or what undoes a compression is missing.
-
-    State:
-        The epoch and a count of rows; of the shards their number and a digest.
+        RecordError: A list, a shard or a sample is damaged.
 
     Resume:
         Re-reads nothing; a shard that zstd made in one piece is decompressed again.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 256 KiB of samples at a time, or one if that is larger; of compressed shards
-        64 MiB.
 
     >>> import json
     >>> import lazyckpt as lz

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +16,12 @@ import numpy as np
 from lazyckpt.core.checks import Unfit, brief, checked
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.io.files import as_files
+from lazyckpt.io.numbers import hashed
 from lazyckpt.io.rows import RecordError, Rows
-from lazyckpt.io.storage import File, changed, gone, is_local, storage_of
+from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
 
 _MOST = 500  # keys of one query
+_HEADER = 100  # bytes, in which a counter says that the database was written to
 _SIZE = "SELECT page_size * page_count FROM pragma_page_size, pragma_page_count"
 _UNREADABLE = sqlite3.Error, UnicodeDecodeError
 _AWAY = {  # of a database that another process holds, or whose disk fails
@@ -50,7 +52,7 @@ def _ask(file: File, query: str, values: Sequence[Any] = ()) -> tuple[list[str],
 
     The file is looked at before and after it: what another process writes meanwhile is noticed.
     """
-    _check_unchanged(file)
+    _check(file)
     try:
         found: _Connection | None = getattr(_open, "connection", None)
         if found is None or (found.process, found.file) != (os.getpid(), file):
@@ -61,17 +63,12 @@ def _ask(file: File, query: str, values: Sequence[Any] = ()) -> tuple[list[str],
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _AWAY:
             raise StorageError(f"{file.path} can't be read: {error}") from error
         raise
-    _check_unchanged(file)
+    _check(file)
     return names, rows
 
 
-def _check_unchanged(file: File) -> None:
-    try:
-        now = storage_of(file.path).stat(file.path)
-    except FileNotFoundError:
-        raise gone(file) from None
-    if now != file:
-        raise changed(file, now)
+def _check(file: File) -> None:
+    check_unchanged(file)
     log = f"{file.path.removeprefix('file://')}-wal"
     if os.path.exists(log) and os.path.getsize(log):
         raise SourceChanged(
@@ -113,11 +110,12 @@ class _SqliteRows(Rows[dict[str, Any]]):
         self._keys: Any = np.array(found, np.int64) if is_small else found
         given = {"query": self._query, "key": self._key}
         super().__init__("read_sqlite", listed, [len(found)], given)
+        header = storage_of(file.path).read(file, 0, _HEADER)
+        self.sums = [zlib.crc32(repr(found).encode(), zlib.crc32(header))]
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        text = f"{self.files.digest}\n{self._query}\n{self._key}"
-        return {"files": 1, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
+        return {**super().source_identity, "query": hashed(self._query, self._key)[:16]}
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
         parts = (records[start : start + _MOST] for start in range(0, len(records), _MOST))
@@ -160,13 +158,12 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
     They come in the order of a key that no two share. Keys are read once; rows by lists of
     their keys, never by OFFSET, so that any order costs the same where the key is indexed.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
         database: The file.
         query: A table's name, or a SELECT whose columns have names of their own.
         key: The column of the key; by default that which SQLite has for each table.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: The key is missing in a row, or that of several; or the database is
@@ -180,12 +177,6 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
 
     Resume:
         Re-reads the keys.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         The keys: 8 bytes each, where all are ints; other ones as Python has them.

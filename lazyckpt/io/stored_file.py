@@ -14,8 +14,6 @@ class StoredFile(io.RawIOBase):
 
     Args:
         file: The file.
-        start: The first byte that it has of it.
-        stop: The byte behind the last; None for all.
 
     Attributes:
         error: Why bytes could not be read, which libraries in C lose; None if they could.
@@ -23,9 +21,8 @@ class StoredFile(io.RawIOBase):
 
     error: Exception | None = None
 
-    def __init__(self, file: File, start: int = 0, stop: int | None = None) -> None:
-        self._file, self._start, self._at = file, start, 0
-        self._size = (file.size if stop is None else stop) - start
+    def __init__(self, file: File) -> None:
+        self._file, self._at = file, 0
 
     def readable(self) -> bool:
         return True
@@ -37,20 +34,19 @@ class StoredFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        place = offset + (0, self._at, self._size)[whence]
+        place = offset + (0, self._at, self._file.size)[whence]
         if place < 0:
             raise ValueError(f"negative seek position {place}")
         self._at = place
         return place
 
     def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._size - self._at)
+        left = max(0, self._file.size - self._at)
         count = left if size is None or size < 0 else min(size, left)
         if not count:
             return b""
-        begin = self._start + self._at
         try:
-            found = storage_of(self._file.path).read(self._file, begin, begin + count)
+            found = storage_of(self._file.path).read(self._file, self._at, self._at + count)
         except Exception as error:
             self.error = error
             raise

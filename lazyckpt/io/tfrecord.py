@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan
+from lazyckpt.io.content import Compression, ContentScan, Summed
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
@@ -51,11 +51,12 @@ class RecordScan(ContentScan):
     def name(self) -> str:
         return f"tfrecord {self.compression}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
+        chunks = Summed(self.content(file).chunks(file))
         at = end = passed = 0  # where a record begins, the last one ends, and bytes that were read
         tail = b""
-        for chunk in self.content(file).chunks(file):  # to its end: pieces are noted on the way
+        for chunk in chunks:  # to its end: pieces are noted on the way
             data, begin = tail + chunk, passed - len(tail)
             passed += len(chunk)
             ends = [at] if end < at <= passed else []
@@ -72,6 +73,7 @@ class RecordScan(ContentScan):
                 yield np.array(ends, np.uint64)
         if end < passed:
             yield np.array([passed], np.uint64)
+        return chunks.sum
 
 
 class _TFRecords(Records[bytes]):
@@ -109,45 +111,18 @@ def read_tfrecord(
 ) -> Rows[bytes]:
     """The records of TFRecord files, by number, as bytes.
 
-    What is in them, such as a `tf.train.Example`, is `map`'s to parse. Where records begin
-    is found by one scan and kept in an index of 8 bytes a record. It needs google-crc32c,
+    What is in them, such as a `tf.train.Example`, is `map`'s to parse. It needs google-crc32c,
     `lazyckpt[tfrecord]`, and no TensorFlow.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         check_crc: Whether the checksum of each record is looked at when it is read; that of
             its length is in any case.
-        compression: As of `read_text`.
-        max_record_bytes: A larger record is an error; nothing of it is read.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who scans files, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
-        RecordError: When a record is read that is larger, cut, or has a wrong checksum; it
-            names the record, its offset and the file. What follows a wrong length is one
+        RecordError: A record is cut, or has a wrong checksum. What follows a wrong length is one
             record.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written; or google-crc32c is missing.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 112 KiB of records at a time, or one if that is larger.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -214,6 +214,16 @@ def tokens(files: Any, **_: Any) -> lz.io.Rows[Any]:
     return lz.io.read_tokens(files, length=2)
 
 
+def whole_files(files: Any, max_record_bytes: int = 1 << 28, **_: Any) -> lz.io.Rows[Any]:
+    return lz.io.read_files(files, max_record_bytes=max_record_bytes)
+
+
+@st.composite
+def blobs(draw: st.DrawFn) -> Contents:
+    found = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=9))
+    return found, [{"name": f"{n:03}.raw", "data": data} for n, data in enumerate(found)]
+
+
 def one_of(**options: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({name: st.sampled_from(some) for name, some in options.items()})
 
@@ -234,6 +244,7 @@ WHOLE = {
     ),
     "arrow": Format(".arrow", in_arrow(), lz.io.read_arrow, one_of(cache_bytes=[0, 1 << 28])),
     "tokens": Format(".npy", arrays(), tokens),
+    "whole files": Format(".raw", blobs(), whole_files),
 }
 
 TEXT = "".join(f'{{"n": {n}, "é": "{"x" * (n % 9)}"}}\n' for n in range(60)).encode()
@@ -261,6 +272,7 @@ EXAMPLES: dict[str, tuple[bytes, Callable[..., lz.io.Rows[Any]]]] = {
     ".tfrecord": (b"".join(record(b"%05d" % n) for n in range(12)), lz.io.read_tfrecord),
     ".npy": (saved(lambda out: np.save(out, np.arange(50))), tokens),
     ".npz": (saved(lambda out: np.savez(out, x=np.arange(50))), tokens),
+    ".raw": (b"\xff" * 50, whole_files),
     ".db": (database(), lambda files, **_: lz.io.read_sqlite(files, "t")),
     ".parquet": (saved(lambda out: parquet.write_table(_TABLE, out, 9)), lz.io.read_parquet),
     ".arrow": (saved(lambda out: ipc(_TABLE, out, 9)), lz.io.read_arrow),

@@ -116,10 +116,14 @@ def test_streams_of_files_go_on_with_those_behind() -> None:
     for cut in range(6):
         state = lz.state_at(old, cut)
         assert list(lz.run(new, lz.rebase(state, new))) == [*range(cut, 9)]
-    os.utime(after.files[0].path, ns=(1, 1))
-    touched = lz.source(lz.io.files(f"{after.files.root}/*")) | lz.flat_map(lz.io.iter_jsonl)
-    with pytest.raises(lz.StateMismatch, match="files that the state knows aren't the first"):
-        lz.rebase(state, touched)
+    path, state = Path(after.files[0].path), lz.state_at(old, 1)
+    os.utime(path, ns=(1, 1))
+    touched = lz.source(lz.io.files(f"{path.parent}/*")) | lz.flat_map(lz.io.iter_jsonl)
+    assert list(lz.run(touched, lz.rebase(state, touched))) == [*range(1, 9)]
+    path.write_bytes(b"0\n")
+    cut = lz.source(lz.io.files(f"{path.parent}/*")) | lz.flat_map(lz.io.iter_jsonl)
+    with pytest.raises(lz.StateMismatch, match=f"{path} isn't what the state knows it as: its na"):
+        lz.rebase(state, cut)
 
 
 def test_ranks_go_on_alike() -> None:
@@ -183,9 +187,12 @@ def test_other_changes_are_refused_with_the_reason(change: str) -> None:
         "other": [files[0].path, files[2].path],
     }
     rows = lz.io.read_jsonl(lz.io.files(patterns[change]), index_dir=folder())
-    with pytest.raises(lz.StateMismatch, match="files that the state knows aren't the first"):
+    known = "the files that the state knows aren't the first ones of these"
+    path = files[{"changed": 0, "other": 2}.get(change, 0)].path
+    reason = f"{path} isn't what" if change in ("changed", "other") else known
+    with pytest.raises(lz.StateMismatch, match=reason):
         lz.rebase(state, lz.source(rows))
-    with pytest.raises(lz.StateMismatch) as caught:
+    with pytest.raises(lz.StateMismatch, match=reason) as caught:
         lz.run(lz.source(rows), state)
     assert "lz.rebase" not in str(caught.value)
 

@@ -56,6 +56,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (".txt", {"errors": "loose"}, "errors must be one of Python's ways"),
     (".txt", {"compression": "xz"}, "compression must be 'infer', 'none', 'gzip' or 'zstd'"),
     (".txt", {"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
+    (".raw", {"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
     (".txt", {"executor": 4}, "executor must be"),
     (".csv", {"columns": "ab"}, OTHERS),
     (".csv", {"columns": ["a", "a"]}, OTHERS),

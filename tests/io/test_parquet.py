@@ -181,7 +181,7 @@ def test_a_state_knows_the_filters() -> None:
         for some in ({3, 5}, {23, 25}, {5, 3})
     )
     assert len(first) == len(last) == 10
-    with pytest.raises(lz.StateMismatch, match="digest"):
+    with pytest.raises(lz.StateMismatch, match="filters"):
         lz.run(last, lz.state_at(first, 3))
     assert next(lz.run(again, lz.state_at(first, 3)))["n"] == 3
     assert lz.init(first) == lz.init(again)

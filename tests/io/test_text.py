@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -284,10 +285,12 @@ def test_a_file_that_changed_since_the_listing_is_named() -> None:
 
 
 def test_a_source_says_files_rows_and_a_digest() -> None:
-    files = written([b"a\nb\n", b"c\n"], ".txt")
+    contents = [b"a\nb\n", b"c\n"]
+    files = written(contents, ".txt")
     state = lz.init(lz.source(lz.io.read_text(files)))
-    assert state.stages[0].known == {"files": 2, "length": 3, "digest": files.digest}
+    known = {"files": 2, "length": 3, "digest": files.digest_with([*map(crc32, contents)])}
+    assert state.stages[0].known == known
     Path(files[1].path).write_bytes(b"d\n")
     again = lz.io.files(f"{files.root}/*.txt")
-    with pytest.raises(lz.StateMismatch, match=f'digest="{files.digest}"'):
+    with pytest.raises(lz.StateMismatch, match=f'digest="{known["digest"]}"'):
         lz.run(lz.source(lz.io.read_text(again)), state)
