@@ -174,24 +174,25 @@ class Parquet:
             raise TypeError("some are numpy.datetime64, and others aren't")
         if "map<" in str(kind) and any(map(_has_gap, values)):  # as well
             raise TypeError("a list that holds None can't be written where there is a map")
-        return self._arrow.array(values, None if _is_open(kind) else kind)
+        try:
+            return self._arrow.array(values, kind)
+        except Exception:
+            found = None if self._is_given or kind is None else self._arrow.array(values)
+            if found is None or common_type(kind, found.type) is None:
+                raise
+            return found
 
     def _type(self, name: str) -> Any:
         """The type of a column in the schema; None if it isn't known yet."""
         return None if self._schema is None else self._schema.field(name).type
 
     def _settled(self, known: Any, later: Any) -> Any:
-        """A schema, with the types of a later file where only missing values were known."""
+        """A schema that has the values of a later one too, such as where only None was known."""
         if self._is_given:
             return known
-        fields = []
-        for name, kind in zip(later.names, later.types, strict=True):
-            old = known.field(name).type
-            both = common_type(old, kind) if _is_open(old) else old
-            if both is None:
-                raise TypeError(f"it is {kind}")
-            fields.append((name, both))
-        return self._arrow.schema(fields)
+        pairs = zip(later.names, later.types, strict=True)
+        types = [(name, common_type(known.field(name).type, kind)) for name, kind in pairs]
+        return self._arrow.schema(types)
 
     def _blame(self, columns: dict[str, list[Any]], first: int) -> None:
         """Raise the error of the first row, of a column, that can't be written."""
@@ -218,13 +219,6 @@ class Parquet:
             return f"; in the schema it is {kind}"
         said = "" if kind is None else f"; in the files before it is {kind}"
         return f"{said}; convert it by map, or give its type by schema="
-
-
-def _is_open(kind: Any) -> bool:
-    """Whether a type is that of missing values, or holds such a one; or isn't known."""
-    if kind is None or str(kind) == "null":
-        return True
-    return any(_is_open(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _has_gap(value: Any) -> bool:
