@@ -22,7 +22,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.content import ContentScan, inferred
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, optional_module, storage_of
 

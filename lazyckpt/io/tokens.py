@@ -191,8 +191,12 @@ def _array(file: File, start: int) -> TokenPart:
 def _member(file: File, name: str | None) -> TokenPart:
     """Where an array of an `.npz` is, which must not be compressed."""
     source = StoredFile(file)
-    with decoding(file), zipfile.ZipFile(source) as archive:
-        found = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
+    with decoding(file):
+        try:
+            members = zipfile.ZipFile(source).infolist()
+        except Exception as error:
+            raise source.error or error from error  # zipfile takes a failing disk for no archive
+    found = {each.filename.removesuffix(".npy"): each for each in members}
     chosen = name if name is not None or len(found) != 1 else next(iter(found))
     if chosen not in found:
         raise ArgumentError(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import tokens
+from lazyckpt.io.storage import storage_of
 from lazyckpt.testing import equal
 from tests.io.cases import check_reader, folder, written
 
@@ -152,6 +153,17 @@ def test_an_npz_of_several_arrays() -> None:
     np.savez_compressed(f"{place}/b.npz", x=np.arange(4))
     with pytest.raises(lz.ArgumentError, match=r"'x' in .*b.npz is compressed: numpy.savez makes"):
         lz.io.read_tokens(f"{place}/b.npz", length=2)
+
+
+def test_a_disk_that_fails_is_no_damaged_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = listed([np.arange(4)], "npz")
+
+    def fails(*_: object) -> bytes:
+        raise lz.errors.StorageError("no answer")
+
+    monkeypatch.setattr(type(storage_of(files[0].path)), "read", fails)
+    with pytest.raises(lz.errors.StorageError, match="no answer"):
+        lz.io.read_tokens(files, length=2)
 
 
 def test_what_is_missing_is_asked_for() -> None:

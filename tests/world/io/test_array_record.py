@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,27 @@ def test_a_file_that_is_cut() -> None:
     Path(files[0].path).write_bytes(whole[: len(whole) // 2 + 7])
     with pytest.raises(lz.io.RecordError, match=r"000\.array_record: "):
         lz.io.read_array_record(files[0].path)
+
+
+@pytest.mark.parametrize("options", ["group_size:1", "group_size:2,uncompressed"])
+def test_damage_is_an_error_and_no_other_record(options: str) -> None:
+    rows = [b"to" * 20, b"be", b"or not"]
+    path = folder() / "a.array_record"
+    writer = ArrayRecordWriter(str(path), options)
+    for row in rows:
+        writer.write(row)
+    writer.close()
+    content = path.read_bytes()
+    places = [at for at, value in enumerate(content) if value]
+    for at in random.Random(options).sample(places, 60):
+        other = folder() / "a.array_record"
+        other.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        try:
+            with lz.run(lz.source(lz.io.read_array_record(other)), on_error="skip") as run:
+                found = list(run)
+        except lz.io.RecordError:
+            continue
+        assert found == [row for row in rows if row in found]
 
 
 def test_a_file_that_changed_is_named() -> None:

@@ -27,7 +27,6 @@ MAX_RECORD = 1 << 28
 
 _GAP = 1 << 14  # bytes between two records that are read along
 _RANGE = 1 << 20  # bytes that are read at once for several records
-_FEW = 16  # records, whose bounds are found sooner one by one
 
 
 @dataclass(frozen=True)
@@ -179,15 +178,12 @@ class Records(Rows[T]):
 
     def _checked_spans(self, number: int, records: Sequence[int]) -> list[tuple[int, int]]:
         """The bytes that records take, none of them more than allowed."""
-        entries, most = self.row_index.entries(number), self.options.max_record_bytes
-        if len(records) < _FEW:
-            pairs = [entries[record : record + 2].tolist() for record in records]
-        else:
-            places = np.asarray(records)
-            pairs = np.stack([entries[places], entries[places + 1]], axis=1).tolist()
-        found = [(start, stop) for start, stop in pairs if 0 <= stop - start <= most]
-        if len(found) < len(records):
-            return [self._checked_span(number, record) for record in records]  # one is an error
+        entries, places = self.row_index.entries(number).view(np.int64), np.asarray(records)
+        spans = np.stack([entries[places], entries[places + 1]], axis=1)
+        sizes = spans[:, 1] - spans[:, 0]
+        for bad in np.flatnonzero((sizes < 0) | (sizes > self.options.max_record_bytes)).tolist():
+            self._checked_span(number, records[bad])  # an error
+        found: list[tuple[int, int]] = spans.tolist()
         return found
 
     def _checked_span(self, number: int, record: int) -> tuple[int, int]:
