@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, overload
 
@@ -121,9 +120,7 @@ class Files(Sequence[File]):
     @cached_property
     def root(self) -> str:
         """The folder that all files are in."""
-        paths = [file.path for file in self._files]
-        ends = zip(min(paths), max(paths), strict=False)  # what these have in common, all have
-        common = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+        common = os.path.commonprefix(self.paths)  # noqa: RUF071  # by characters, then by folders
         return common.rpartition("/")[0]
 
     @cached_property

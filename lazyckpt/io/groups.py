@@ -20,7 +20,7 @@ from lazyckpt.io.index import Index
 from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.schemas import common_type, schema_digest
-from lazyckpt.io.storage import File, optional_module, storage_of
+from lazyckpt.io.storage import File, optional_module, storage_of, unreadable
 
 CACHE_BYTES = 1 << 28
 
@@ -284,9 +284,11 @@ class GroupedRows(Rows[dict[str, Any]]):
             except (SourceChanged, StorageError):
                 raise
             except Exception as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise unreadable(self.files[number], error) from error
                 found = self.error(number, self._edges[number][place], error)
-                if getattr(error, "errno", None) or not isinstance(error, (ValueError, OSError)):
-                    raise found from error  # such as of too many open files, or of no memory
+                if not isinstance(error, (ValueError, OSError)):
+                    raise found from error  # such as of no memory
                 found.__cause__ = error  # kept, or each row would decode what is damaged
                 return _Decoded(None, 0, found)
 

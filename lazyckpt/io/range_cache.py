@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TypeAlias
 
 from lazyckpt.errors import PipelineError
@@ -105,13 +104,10 @@ class _File:
             found = {number: self.kept(number, 0, self._length(number)) for number in numbers}
             blocks = {number: block for number, block in found.items() if block is not None}
             missing = [number for number in numbers if number not in blocks]
-            runs = [*_runs(missing)]
-            ranges = [(one * BLOCK, min(self.size, (last + 1) * BLOCK)) for one, last in runs]
-            contents = self.fetch(ranges) if ranges else ()
-            for (one, last), content in zip(runs, contents, strict=True):
-                for place, number in enumerate(range(one, last + 1)):
-                    blocks[number] = content[place * BLOCK : (place + 1) * BLOCK]
-                    self._keep(number, blocks[number])
+            ranges = [(n * BLOCK, n * BLOCK + self._length(n)) for n in missing]
+            for number, block in zip(missing, self.fetch(ranges) if ranges else (), strict=True):
+                blocks[number] = block
+                self._keep(number, block)
         return blocks
 
     def _keep(self, number: int, block: bytes) -> None:
@@ -152,13 +148,6 @@ def _parts(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         end = min(stop, (number + 1) * BLOCK)
         yield number, start - number * BLOCK, end - number * BLOCK
         start = end
-
-
-def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of numbers that follow one another."""
-    for _, pairs in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in pairs]
-        yield run[0], run[-1]
 
 
 @contextmanager

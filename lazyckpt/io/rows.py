@@ -17,7 +17,7 @@ from lazyckpt.core.checks import brief
 from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.files import Files
-from lazyckpt.io.storage import File, RowOrigin
+from lazyckpt.io.storage import File, RowOrigin, unreadable
 
 T = TypeVar("T", covariant=True)
 
@@ -41,7 +41,7 @@ def decoding(file: File) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise
+            raise unreadable(file, error) from error
         text = f"{error}".strip() or type(error).__name__
         raise RecordError(f"{file.path}: {text}") from error
 

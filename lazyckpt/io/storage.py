@@ -140,12 +140,19 @@ def gone(file: File) -> SourceChanged:
     return SourceChanged(f"{file.path} is gone since it was listed")
 
 
+def unreadable(file: File, error: OSError) -> PipelineError:
+    """The error for a file that the system doesn't give."""
+    if isinstance(error, FileNotFoundError):
+        return gone(file)
+    return StorageError(f"{file.path} can't be read: {os.strerror(error.errno or 0)}")
+
+
 def check_unchanged(file: File) -> None:
     """Raise an error for a file that isn't what it was when it was listed, or is gone."""
     try:
         now = storage_of(file.path).stat(file.path)
-    except FileNotFoundError:
-        raise gone(file) from None
+    except OSError as error:
+        raise unreadable(file, error) from error
     if now != file:
         raise changed(file, now)
 
@@ -215,23 +222,17 @@ class LocalStorage:
                 found += more
             return found
         except OSError as error:
-            raise _unreadable(file, error) from error
+            raise unreadable(file, error) from error
 
 
 def _open(file: File) -> _Handle:
     try:
         found = _Handle(file.path)
-    except FileNotFoundError:
-        raise gone(file) from None
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     if not found.has(file):
         raise changed(file, found.now(file.path))
     return found
-
-
-def _unreadable(file: File, error: OSError) -> StorageError:
-    return StorageError(f"{file.path} can't be read: {error.strerror}")
 
 
 def _absolute(path: str) -> str:

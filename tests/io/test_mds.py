@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,54 +14,22 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
+from tests.io import formats
 from tests.io.cases import check_reader, folder
+from tests.io.contents import Contents
+from tests.io.laws import put
 from tests.io.shard_rows import DATA, MDS, mds
 
 FEW = settings(max_examples=max(4, settings.default.max_examples // 15))
 PLAIN = sorted(MDS)
 
 
-def shard(rows: Sequence[dict[str, Any]], number: int, place: Path) -> dict[str, Any]:
-    """Write a shard of texts and numbers; what the list says of it."""
-    found = []
-    for row in rows:
-        text = row["text"].encode()
-        size = np.array([len(text)], "<u4").tobytes()
-        found.append(size + text + np.int32(row["number"]).tobytes())
-    bounds = np.cumsum([4 * (len(found) + 2) + 2, *map(len, found)]).astype("<u4")
-    content = np.uint32(len(found)).tobytes() + bounds.tobytes() + b"{}" + b"".join(found)
-    name = f"shard.{number:05}.mds"
-    (place / name).write_bytes(content)
-    return {
-        "format": "mds",
-        "version": 2,
-        "samples": len(rows),
-        "column_names": ["text", "number"],
-        "column_encodings": ["str", "int32"],
-        "column_sizes": [None, 4],
-        "raw_data": {"basename": name, "bytes": len(content), "hashes": {}},
-        "zip_data": None,
-    }
-
-
-def listed(shards: Sequence[Sequence[dict[str, Any]]], **change: Any) -> Path:
+def listed(files: Sequence[Sequence[dict[str, Any]]], **change: Any) -> Path:
     """The list of such shards."""
-    place = folder()
-    found = [shard(rows, number, place) for number, rows in enumerate(shards)]
-    found[-1] |= change
-    (place / "index.json").write_text(json.dumps({"version": 2, "shards": found}))
-    return place / "index.json"
+    return Path(put(Contents(formats.mds(files, **change), [])), "index.json")
 
 
-NUMBERS = st.integers(-(2**31), 2**31 - 1).map(np.int32)
-ROW = st.builds(lambda text, number: {"text": text, "number": number}, st.text(max_size=4), NUMBERS)
 ROWS = [{"text": str(n), "number": np.int32(n)} for n in range(5)]
-
-
-@FEW
-@given(st.lists(st.lists(ROW, max_size=5), min_size=1, max_size=3))
-def test_samples_keep_all_laws(shards: list[list[dict[str, Any]]]) -> None:
-    check_reader(lz.io.read_mds(listed(shards)), [row for rows in shards for row in rows])
 
 
 @pytest.mark.parametrize("compression", ["none", "gz", "zstd"])
@@ -221,24 +188,3 @@ def test_a_shard_that_is_cut_is_named(size: int) -> None:
     file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(lz.io.RecordError, match=r"shard\.00000\.mds: no shard, or it is cut: "):
         lz.io.read_mds(path)
-
-
-def test_a_sample_that_is_damaged_is_left_out_where_asked() -> None:
-    path = listed([ROWS])
-    file = path.parent / "shard.00000.mds"
-    damaged = bytearray(file.read_bytes())
-    damaged[30] = 200  # the size of the first text
-    file.write_bytes(bytes(damaged))
-    rows = lz.io.read_mds(path)
-    with pytest.raises(lz.io.RecordError, match=r"record 0 at byte 30 of .*00000\.mds: "):
-        rows[0]
-    with lz.run(lz.source(rows), on_error="skip") as run:
-        assert equal(list(run), ROWS[1:])
-
-
-def test_a_folder_that_moved_has_the_same_state() -> None:
-    path = listed([ROWS])
-    moved = folder() / "moved"
-    shutil.copytree(path.parent, moved)
-    one, other = (lz.io.read_mds(each) for each in (path, moved / "index.json"))
-    lz.run(lz.source(other), lz.init(lz.source(one)))
