@@ -25,7 +25,6 @@ T = TypeVar("T", covariant=True)
 
 MAX_RECORD = 1 << 28
 
-_GAP = 1 << 14  # bytes between two records that are read along
 _RANGE = 1 << 20  # bytes that are read at once for several records
 
 
@@ -118,16 +117,8 @@ class Records(Rows[T]):
         if len(records) == 1:
             return [self.read_row(number, records[0])]
         spans = self._checked_spans(number, records)
-        ranges = _joined(spans)
-        parts = self._content(number).read_ranges(self.files[number], ranges)
-        begun = zip(ranges, parts, strict=True)
-        (first, last), part = next(begun)
-        rows = []
-        for record, (start, stop) in zip(records, spans, strict=True):
-            while start >= last and start < stop:
-                (first, last), part = next(begun)
-            rows.append(self._decoded(number, record, part[start - first : stop - first]))
-        return rows
+        found = self._content(number).read_ranges(self.files[number], spans)
+        return [self._decoded(number, *each) for each in zip(records, found, strict=True)]
 
     def read_row(self, number: int, record: int) -> T:
         span = self._checked_span(number, record)
@@ -208,15 +199,3 @@ class Records(Rows[T]):
 
     def _content(self, number: int) -> Content:
         return content_of(self.files[number].path, self.options.compression, self.row_index.folder)
-
-
-def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges that hold spans, which ascend, those nearby in one."""
-    found = [spans[0]]
-    for start, stop in spans[1:]:
-        first, last = found[-1]
-        if start - last <= _GAP and stop - first <= _RANGE:
-            found[-1] = first, max(stop, last)
-        elif start < stop:
-            found.append((start, stop))
-    return found
