@@ -7,9 +7,9 @@
 Names are imported when first used. Each module imports only from those before it:
 
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
-- decompress, last_used, framed, gzip, zstd
+- stored_file, decompress, last_used, compressed, gzip
 - content, rows, lines, ranges
-- columns, schemas, stored_file, groups, keyed, shards, litdata_batches, litdata_tables
+- columns, schemas, groups, keyed, shards, litdata_batches, litdata_tables
 - text, csv and a reader for each other format; decode
 - stream, encoders, conversion, indexing, converting
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.conversion import convert
     from lazyckpt.io.csv import read_csv
     from lazyckpt.io.decode import decode_audio, decode_image, decode_video
+    from lazyckpt.io.decompress import Zstd
     from lazyckpt.io.duckdb import read_duckdb
     from lazyckpt.io.huggingface import read_dataset, stream_dataset
     from lazyckpt.io.litdata import read_litdata
@@ -54,6 +55,7 @@ __all__ = [
     "Rows",
     "Scan",
     "Storage",
+    "Zstd",
     "convert",
     "decode_audio",
     "decode_image",
@@ -86,6 +88,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "conversion": "convert",
     "csv": "read_csv",
     "decode": "decode_audio decode_image decode_video",
+    "decompress": "Zstd",
     "duckdb": "read_duckdb",
     "huggingface": "read_dataset stream_dataset",
     "litdata": "read_litdata",

@@ -62,7 +62,7 @@ class CsvScan(ContentScan):
         )
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        source = io.BufferedReader(ChunkStream(self.text_chunks(file)), _FLUSH)
+        source = io.BufferedReader(ChunkStream(self.chunks(file)), _FLUSH)
         passed = len(_BOM) if self.has_bom and source.peek(3).startswith(_BOM) else 0
         source.read(passed)
         text = io.TextIOWrapper(source, "latin-1", newline="")
@@ -92,6 +92,8 @@ class CsvScan(ContentScan):
                 is_more = False
             except csv.Error:
                 starts.append(passed)
+        if self.has_header and len(starts) == 1:  # a file without rows, if that can be read
+            self.content(file).read_ranges(file, [(0, passed)])
         yield np.array(starts, np.uint64)
 
 

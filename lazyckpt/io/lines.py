@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit
 from lazyckpt.io.content import ContentScan
+from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File
 
@@ -49,7 +50,7 @@ class LineScan(ContentScan):
         """Where lines end that are rows."""
         passed, bound = 0, 0  # bytes read, and where the line at hand begins
         is_blank = True  # so far
-        for chunk in self.text_chunks(file):
+        for chunk in self.chunks(file):
             values = np.frombuffer(chunk, np.uint8)
             ends = kept = np.flatnonzero(values == _NEWLINE) + 1
             if self.is_json and len(ends):
@@ -68,8 +69,11 @@ class LineScan(ContentScan):
             yield np.array([passed], np.uint64)
 
     def _check(self, file: File, first: int, count: int) -> None:
-        """Raises an error for a file that holds one value, by its first row."""
-        (head,) = self.content(file).read_ranges(file, [(0, min(first, _HEAD))])
+        """Raise an error for a file that holds one value, by its first row."""
+        try:
+            (head,) = self.content(file).read_ranges(file, [(0, min(first, _HEAD))])
+        except Damaged:  # which shows when the row is read
+            return
         head = head.strip().removeprefix(codecs.BOM_UTF8)
         is_open = count > 1 and first <= _HEAD and head.endswith((b"[", b"{", b","))
         is_array = count == 1 and ".json" in PurePosixPath(file.path).suffixes

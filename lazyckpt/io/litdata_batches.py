@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.io.framed import Framed
+from lazyckpt.io.compressed import BlockCompressed
 from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, storage_of
@@ -57,7 +57,7 @@ def _table(file: File) -> _Table:
     return _Table(offsets, bounds)
 
 
-class Batches(Framed):
+class Batches(BlockCompressed):
     """What frames hold, by the chunk's own table of them."""
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression, ContentScan, inferred
+from lazyckpt.io.decompress import check_head
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
@@ -78,7 +79,9 @@ class SampleScan(ContentScan):
 
     def _source(self, file: File) -> Any:
         if self.compression == "none" or (self.compression == "infer" and _is_plain(file)):
-            return io.BufferedReader(StoredFile(file), _BUFFER)
+            source = io.BufferedReader(StoredFile(file), _BUFFER)
+            check_head(file, None, source.peek(_BLOCK))
+            return source
         return _Stream(self.content(file).chunks(file))
 
 
