@@ -122,6 +122,9 @@ class BlockCompressed:
         """Return the offsets at which what is decompressed together begins."""
         return self.bounds(file)[1, :-1]
 
+    def size(self, file: File) -> int:
+        return int(self.bounds(file)[1, -1])
+
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         return [self._read(file, start, stop) for start, stop in ranges]
 

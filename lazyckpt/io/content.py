@@ -41,6 +41,9 @@ class Content(Protocol):
     def block_begins(self, file: File) -> Numbers:
         """The offsets at which what is decompressed together begins."""
 
+    def size(self, file: File) -> int:
+        """How many bytes there are, once they were read from the front."""
+
 
 class _Plain:
     """Files that aren't compressed."""
@@ -53,6 +56,9 @@ class _Plain:
 
     def block_begins(self, file: File) -> Numbers:
         return np.zeros(1, np.uint64)
+
+    def size(self, file: File) -> int:
+        return file.size
 
 
 _plain = _Plain()

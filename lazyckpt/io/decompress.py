@@ -159,7 +159,7 @@ _MAGIC = {  # first bytes of files
     "gzip": rb"\x1f\x8b\x08",
     "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
     "xz": rb"\xfd7zXZ\0",
-    "bz2": rb"BZh[1-9]",
+    "bz2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
 }
 _OTHERS = {  # formats that aren't read: what decompresses them, and their first bytes
     "lz4": ("lz4 -dc", rb"\x04\x22\x4d\x18"),
