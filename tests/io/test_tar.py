@@ -169,12 +169,12 @@ def test_an_extended_header_that_never_ends_is_damage() -> None:
 
 
 OTHERS = [
-KINDS = [tarfile.REGTYPE] * 6 + OTHERS
     tarfile.DIRTYPE,
     tarfile.SYMTYPE,
     tarfile.LNKTYPE,
     tarfile.FIFOTYPE,
 ]
+KINDS = [tarfile.REGTYPE] * 6 + OTHERS
 NAMES = st.one_of(
     st.sampled_from([
         "a.txt", "a.TXT", "a.cls", "b.txt", "d/a.txt", "./a.txt", "a.b/c", "a.tar.gz", "README",
