@@ -20,6 +20,8 @@ from lazyckpt.io.storage import File, Ranges, seen_from, storage_of
 
 MOST = 1 << 26  # bytes of a piece without compression
 
+_UNREADABLE = b"\0"
+_UNSURE = 1 << 20  # last bytes of a piece that is cut, which may be wrong
 _KEPT = 1 << 26  # bytes of pieces that are kept without compression
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
 
@@ -30,8 +32,10 @@ class BlockCompressed:
     Where pieces begin is noted when a file is read from the front, so that no table such as that
     of zstd's seekable format is needed. The content of a file that is damaged ends with a byte
     that can't be read: it belongs to a row, whatever the format, and reading that is the error.
-    Of a piece that is cut off the content so far is good; of one that is damaged otherwise, which
-    its checksum may be the first to tell, nothing is.
+    Nothing of a piece that is damaged is read, as only the checksum at its end would tell what is
+    right. If the file ends in it, it is likely cut, and the content so far is read, without the
+    last MiB: a piece that is damaged there may look the same, but not earlier, where what follows
+    would make no sense.
 
     Args:
         kind: The compression.
@@ -47,33 +51,35 @@ class BlockCompressed:
         """Yield the content in order, and note where pieces begin.
 
         Raises:
-            Damaged: A piece can't be decompressed, which is noted: what the piece had so far is
-                wrong, and to ask again yields the content without it.
+            Damaged: A piece can't be decompressed, which is noted: what the piece had so far may
+                be wrong, and to ask again yields the content without it.
         """
+        good = good_bytes(self._noted(file))
+        if good == 0:
+            yield _UNREADABLE
+            return
         found: list[tuple[int, int]] = []
         made = 0
-        known_damage = damage_of(self._noted(file))
-        stop = file.size if known_damage is None else known_damage
-        is_good = stop == file.size
         try:
-            for data, begin in pieces(file, self.kind, stop):
+            for data, begin in pieces(file, self.kind):
                 if not found or found[-1][0] != begin:
                     found.append((begin, made))
                 made += len(data)
                 self.check_piece(file, begin, made - found[-1][1])
+                if good is not None and made >= good:
+                    yield data[: len(data) - (made - good)] + _UNREADABLE
+                    return
                 yield data
         except Damaged as error:
-            is_good = False
-            if not error.is_cut:
-                known = [pair for pair in found if pair[0] < error.begin]
-                made = found[len(known)][1] if len(known) < len(found) else made
-                self._note(file, [*known, (error.begin, made), (error.begin, made + 1)])
-                raise
-        if is_good:
-            self._note(file, [*found, (stop, made)])
-        else:
-            self._note(file, [*found, (stop, made), (stop, made + 1)])
-            yield b"\0"
+            is_begun = bool(found) and found[-1][0] == error.begin
+            first = found[-1][1] if is_begun else made
+            end, good = error.begin, first
+            if error.is_cut:
+                end, good = file.size, max(first, made - _UNSURE)
+            known = [pair for pair in found if pair[1] < good]
+            self._note(file, [*known, (end, good), (end, good + len(_UNREADABLE))])
+            raise
+        self._note(file, [*found, (file.size, made)])
 
     def check_piece(self, file: File, begin: int, size: int) -> None:
         """Raise an error for a piece that is too large to be read for one row."""
@@ -142,7 +148,8 @@ class BlockCompressed:
     def _piece(self, file: File, number: int) -> NDArray[np.uint8]:
         (first, last), (begin, end) = self.bounds(file)[:, number : number + 2].tolist()
         if first == last:
-            raise damaged(file, self.kind, first, "what follows can't be read")
+            reason = "it is cut" if first == file.size else "what follows can't be read"
+            raise damaged(file, self.kind, first, reason)
         try:
             made = self.decompress(file, first, last, begin, end)
         except PipelineError:  # of its storage
@@ -159,8 +166,8 @@ class BlockCompressed:
         return decompressor(self.kind).decompress(compressed, end - begin)
 
 
-def damage_of(bounds: Numbers | None) -> int | None:
-    """Return the byte of the file from which on it can't be read; None if there is none."""
+def good_bytes(bounds: Numbers | None) -> int | None:
+    """Return how many bytes of a damaged file's content are good; None if all are."""
     if bounds is None or bounds.shape[1] < 2 or bounds[0, -1] != bounds[0, -2]:
         return None
-    return int(bounds[0, -1])
+    return int(bounds[1, -2])

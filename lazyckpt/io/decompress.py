@@ -220,7 +220,7 @@ class Damaged(PipelineError):
 
     Attributes:
         begin: First byte of the member, frame or stream that can't be read.
-        is_cut: True if the file ends in it, so that its content so far is good.
+        is_cut: True if the file ends in it.
     """
 
     begin = 0
@@ -236,22 +236,17 @@ def damaged(file: File, kind: Kind, begin: int, reason: object, *, is_cut: bool 
     return error
 
 
-def pieces(file: File, kind: Kind, stop: int | None = None) -> Iterator[tuple[bytes, int]]:
+def pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
     """Yield the content of a file in parts, each with where in the file its piece begins.
 
     A piece is a member of gzip, a frame of zstd, or a stream of xz or bz2.
-
-    Args:
-        file: The file.
-        kind: The compression.
-        stop: Where to stop reading the file; None for its end.
 
     Raises:
         Damaged: A piece can't be decompressed, or is cut.
     """
     begin = passed = 0  # where the current piece begins; bytes of the file that were read
     inner: Decompressor | None = None
-    for data in file_chunks(file, _RAW, stop):
+    for data in file_chunks(file, _RAW):
         if not passed:
             check_head(file, kind, data)
         passed += len(data)
@@ -285,8 +280,8 @@ def _check_options(file: File, error: Exception) -> None:
             ) from error
 
 
-def file_chunks(file: File, size: int, stop: int | None = None) -> Iterator[bytes]:
+def file_chunks(file: File, size: int) -> Iterator[bytes]:
     """Yield the bytes of a file, `size` at a time."""
-    storage, end = storage_of(file.path), file.size if stop is None else stop
-    for start in range(0, end, size):
-        yield storage.read(file, start, min(start + size, end))
+    storage = storage_of(file.path)
+    for start in range(0, file.size, size):
+        yield storage.read(file, start, min(start + size, file.size))

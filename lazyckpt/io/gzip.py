@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyckpt.io.cache import storing, write_whole
-from lazyckpt.io.compressed import BlockCompressed, damage_of
+from lazyckpt.io.compressed import BlockCompressed, good_bytes
 from lazyckpt.io.decompress import damaged
 from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.numbers import Numbers, touch
@@ -60,7 +60,7 @@ class Gzip(BlockCompressed):
         members = super().read_bounds(file)
         if not _is_large(members):
             return members
-        last = -1 if damage_of(members) is None else -2
+        last = -1 if good_bytes(members) is None else -2
         end = int(members[1, last])
         points = [point for point in self._reader(file).opened.seek_points() if point[0] < end]
         begins = np.array([*points, *members.T[last:, ::-1]], np.uint64).T[::-1]
@@ -90,7 +90,7 @@ class Gzip(BlockCompressed):
 
     def _opened(self, file: File, **options: int) -> tuple[StoredFile, Any]:
         library = optional_module("indexed_gzip", "gzip", "random access in .gz")
-        source = StoredFile(file, 0, damage_of(super().read_bounds(file)))
+        source = StoredFile(file, 0, int(super().read_bounds(file)[0, -1]))  # what isn't damaged
         return source, library.IndexedGzipFile(fileobj=source, **options)
 
     def _path(self, file: File) -> str:

@@ -29,7 +29,7 @@ from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
 from lazyckpt.io.progress import shown
 from lazyckpt.io.rows import RecordError
-from lazyckpt.io.storage import File, changed, seen_from, storage_of
+from lazyckpt.io.storage import File, changed, gone, seen_from, storage_of
 from lazyckpt.pipeline import run
 
 _MOST_MAPPED = 256  # files whose entries are kept mapped
@@ -227,7 +227,10 @@ def write_entries(scan: Scan, folder: str, file: File) -> None:
 def _write_entries(scan: Scan, folder: str, file: File) -> None:
     with storing(folder), writing(_entries_path(scan, folder, file)) as temporary:
         write_numbers(temporary, scan(file), scan.columns)
-        now = storage_of(file.path).stat(file.path)
+        try:
+            now = storage_of(file.path).stat(file.path)
+        except FileNotFoundError:
+            raise gone(file) from None
         if now != file:
             raise changed(file, now)
 
