@@ -62,6 +62,7 @@ CHANGING: dict[str, Any] = {
     "map": partial(lz.map, marked),
     "batch": lambda n: lz.batch(n + 1) | lz.unbatch(),
     "token_batch": lambda n: lz.token_batch(4 + n, key=len) | lz.unbatch(),
+    "pack": lambda n: lz.map(tokens) | lz.pack_first_fit(4 + n, num_bins=2) | lz.flat_map(packed),
 }
 
 

@@ -18,7 +18,7 @@ WORLD = {  # modules whose examples or imports need more than the core suite has
     *("integrations.accelerate", "integrations.grain", "integrations.jax"),
     *("integrations.lightning", "integrations.torch", "integrations.trackers.states"),
     "integrations.transformers",
-    *("io.array_record", "io.decode", "io.duckdb", "io.huggingface", "io.zarr"),
+    *("io.array_record", "io.huggingface"),
 }
 
 

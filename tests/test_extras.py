@@ -38,12 +38,7 @@ NEEDS = {
     "lz.io.files('s3://a/b')": "s3",
     "lz.io.read_parquet(FILE)": "arrow",
     "lz.io.read_arrow(FILE)": "arrow",
-    "lz.io.read_duckdb(FILE, 'select 1')": "duckdb",
-    "lz.io.read_zarr(FILE)": "zarr",
     "lz.io.read_array_record(FILE)": "array_record",
-    "lz.io.decode_image(b'')": "image",
-    "lz.io.decode_audio(b'')": "av",
-    "lz.io.decode_video(b'')": "av",
     "lz.seen(lz.source([1]), 1).to_parquet('a.parquet')": "arrow",
 }
 
@@ -68,10 +63,10 @@ if __name__ == "__main__":
     print(json.dumps([*trials({codes})]))
 """
 PACKAGES = [
-    *("PIL", "accelerate", "array_record", "av", "backports.zstd", "cloudpickle", "duckdb"),
-    *("fsspec", "grain", "hypothesis", "jax", "lightning", "matplotlib", "obstore", "orjson"),
+    *("accelerate", "array_record", "backports.zstd", "cloudpickle", "fsspec"),
+    *("grain", "hypothesis", "jax", "lightning", "matplotlib", "obstore", "orjson"),
     *("prometheus_client", "pyarrow"),
-    *("ray", "rich", "s3fs", "shtab", "torch", "tqdm", "transformers", "zarr"),
+    *("ray", "rich", "s3fs", "shtab", "torch", "tqdm", "transformers"),
 ]
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lazyckpt.combinators.machines.packing import Placed, Read, packed, traced_rows
+from lazyckpt.combinators.machines.packing import (
+    Placed,
+    Read,
+    length_after,
+    packed,
+    recounted,
+    traced_rows,
+)
 from lazyckpt.combinators.machines.token_rows import (
     Features,
     Pad,
@@ -14,26 +21,42 @@ from lazyckpt.combinators.machines.token_rows import (
     padding,
     part_of,
 )
-from lazyckpt.core.checks import boolean, optional, positive
+from lazyckpt.combinators.schedule import Schedule, scheduled
+from lazyckpt.core.checks import boolean, optional
+from lazyckpt.core.content import Entry
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import Machine, Reread
+from lazyckpt.core.machine import Machine, Reread, within
 from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import SourceChanged
 
 
+def _rebased(
+    own: tuple[Any, ...], before: Entry, length: int | Schedule[int], **_: Any
+) -> tuple[Any, ...]:
+    number, begin = recounted(own, before, length)
+    return (number, begin) if isinstance(length, Schedule) else (begin,)
+
+
 @combinator(
-    checks={"length": positive, "drop_last": boolean, "pad": optional(padding)},
-    elastic=Elastic(changes={"length": "here", "drop_last": "here", "pad": "blind"}),
+    checks={"length": scheduled, "drop_last": boolean, "pad": optional(padding)},
+    elastic=Elastic(
+        changes={"length": "here", "drop_last": "here", "pad": "blind"}, rebase=_rebased
+    ),
     trace=traced_rows,
 )
 def concat_then_split(
-    upstream: Machine[Any], length: int, *, drop_last: bool = False, pad: Pad | None = None
+    upstream: Machine[Any],
+    length: int | Schedule[int],
+    *,
+    drop_last: bool = False,
+    pad: Pad | None = None,
 ) -> Machine[Features]:
     """Rows of `length` tokens out of all sequences end to end, cut wherever a row is full.
 
     An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
-    or a mapping of several features of one length n.
+    or a mapping of several features of one length n. A feature that is one number or text
+    belongs to each token of its sequence.
 
     A row is a dict of arrays of shape `(length, ...)`: the features, or `tokens`;
     `segment_ids`, int32, which number the sequences in the row from 1, with 0
@@ -42,7 +65,8 @@ def concat_then_split(
     sequence leaves no trace.
 
     Args:
-        length: Tokens a row, an int >= 1.
+        length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
+            far in the epoch.
         drop_last: Whether to leave out a last row that isn't full; else zeros fill it up.
         pad: What fills up that row, by features, as `{"labels": -100}`; zeros for the others.
 
@@ -53,7 +77,7 @@ def concat_then_split(
 
     State:
         The place before the sequence in which the next row begins, and how many of its
-        tokens are given.
+        tokens are given; with a schedule, a count of rows.
 
     Resume:
         Re-reads that one sequence, with another length too (`rebase`).
@@ -74,8 +98,8 @@ def concat_then_split(
     [9 0 0 0] [1 0 0 0] [0 0 0 0]
     """
 
-    def rows(before: Read, anchor: Position, begin: int) -> Iterator[Placed]:
-        room = length
+    def rows(before: Read, anchor: Position, number: int, begin: int) -> Iterator[Placed]:
+        size_of_row = room = length_after("concat_then_split", length, number)
         parts: list[Features] = []
         for item in before.items:
             size, features = as_sequence("concat_then_split", item)
@@ -90,15 +114,20 @@ def concat_then_split(
                 room -= stop - begin
                 begin = stop
                 if not room:
-                    row = filled_row("concat_then_split", parts, length, pad)
-                    parts, room = [], length
+                    row = filled_row("concat_then_split", parts, size_of_row, pad)
                     place = (before.last(), stop) if stop < size else (before.reached(), 0)
                     yield place, row
+                    number += 1
+                    size_of_row = room = length_after("concat_then_split", length, number)
+                    parts = []
             begin = 0
         if parts and not drop_last:
-            yield (before.reached(), 0), filled_row("concat_then_split", parts, length, pad)
+            yield (before.reached(), 0), filled_row("concat_then_split", parts, size_of_row, pad)
 
-    def rereads(position: Position) -> list[Reread]:
-        return [Reread(position[0], 1 if position[1] else 0)]
+    def rereads(anchor: Position, begin: int) -> Reread:
+        return Reread(anchor, 1 if begin else 0)
 
-    return packed("concat_then_split", upstream, rows, rereads)
+    def check(begin: int) -> None:
+        within("concat_then_split", begin)
+
+    return packed("concat_then_split", upstream, length, rows, rereads, check)

@@ -27,6 +27,8 @@ A = TypeVar("A")
 
 
 def _weighing(value: Any) -> Any:
+    if isinstance(value, Schedule) and any(isinstance(each, int) for each in known_weights(value)):
+        raise Unfit("weights, and this schedule is one of lengths")
     if callable(value):
         return value
     if isinstance(value, Mapping):
@@ -169,7 +171,7 @@ def _pairs(
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],
-    weights: Sequence[float] | Schedule | Scheduled,
+    weights: Sequence[float] | Schedule[Sequence[float]] | Scheduled,
     *,
     seed: int | None = None,
     stop: Stop = "first_exhausted",

@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
-from lazyckpt.combinators.machines.packing import Placed, Read, packed, traced_rows
+from toolz import concat
+
+from lazyckpt.combinators.machines.packing import (
+    Placed,
+    Read,
+    fixed_length,
+    length_after,
+    packed,
+    recounted,
+    traced_rows,
+)
 from lazyckpt.combinators.machines.token_rows import (
-    REPADDED,
     Features,
     Overflow,
     Pad,
@@ -20,24 +31,67 @@ from lazyckpt.combinators.machines.token_rows import (
     overflow_policy,
     padding,
 )
-from lazyckpt.core.checks import optional, positive
+from lazyckpt.combinators.schedule import Schedule, scheduled
+from lazyckpt.core.checks import Unfit, optional, positive
+from lazyckpt.core.content import Entry, decode
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import Machine, Reread, begun
+from lazyckpt.core.machine import Machine, Reread, begun, within
+from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import ArgumentError, SourceChanged
 
 _CHECKS = {
-    "length": positive,
+    "length": scheduled,
     "num_bins": positive,
     "overflow": overflow_policy,
     "pad": optional(padding),
 }
 
 
-@combinator(checks=_CHECKS, elastic=REPADDED, trace=traced_rows, dropped=dropped)
+def _fits(stage: str, length: Any, overflow: str, **_: Any) -> None:
+    if overflow == "drop" and isinstance(length, Schedule):
+        raise ArgumentError(
+            f'{stage}: overflow="drop" wants a fixed length, got {length!r}: what is too long '
+            "would depend on the row; filter before it"
+        )
+
+
+def _rebased(
+    own: tuple[Any, ...],
+    before: Entry,
+    length: int | Schedule[int],
+    num_bins: int,
+    overflow: Overflow,
+    **_: Any,
+) -> tuple[Any, ...]:
+    """The own part where rows get another length or number: those that were given keep theirs."""
+    count, given, *past = recounted(own, before, length)
+    size, most = fixed_length(before), decode(before.known["num_bins"])
+    if given:
+        if size is None:
+            size, *past = past
+        if (size, most) != (length_after(before.name, length, count), num_bins):
+            given, past = 0, [*past, (size, most, given)]
+    if overflow == "drop" and any(length < was for was, _, _ in past):
+        raise Unfit("rows that are begun have sequences that are longer; change between epochs")
+    if isinstance(length, Schedule):
+        return (count, given, *[size] * bool(given), *past)
+    return (given, *past)
+
+
+REPACKED = Elastic(changes={"length": "here", "num_bins": "here", "pad": "blind"}, rebase=_rebased)
+
+
+@combinator(
+    checks=_CHECKS,
+    validate=partial(_fits, "pack_first_fit"),
+    elastic=REPACKED,
+    trace=traced_rows,
+    dropped=dropped,
+)
 def pack_first_fit(
     upstream: Machine[Any],
-    length: int,
+    length: int | Schedule[int],
     *,
     num_bins: int,
     overflow: Overflow = "error",
@@ -46,7 +100,8 @@ def pack_first_fit(
     """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
 
     An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
-    or a mapping of several features of one length n, such as a loss mask beside the tokens.
+    or a mapping of several features of one length n, such as a loss mask beside the tokens. A
+    feature that is one number or text belongs to each token of its sequence.
 
     A sequence goes into the first of the rows that has room for it. When none
     has, all of them are given, in order, and new ones begun with it.
@@ -58,7 +113,8 @@ def pack_first_fit(
     segment. An empty sequence leaves no trace.
 
     Args:
-        length: Tokens a row, an int >= 1.
+        length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
+            far in the epoch.
         num_bins: Rows that are filled at once, an int >= 1; more leave less room empty.
         overflow: What becomes of a sequence longer than `length`: "error"; "split", cut into
             segments of `length` tokens and the rest; "truncate", its first `length` tokens;
@@ -72,10 +128,13 @@ def pack_first_fit(
         TypeError: For an item that is no such sequence.
 
     State:
-        The place before the first sequence in these rows, and a count of rows given.
+        The place before the first sequence in these rows, and a count of rows given. If their
+        length changed amid them, the length and number of rows that were, and how many of them
+        were given. With a schedule, a count of rows and the length of the open ones.
 
     Resume:
-        Re-reads the sequences of at most `num_bins` rows.
+        Re-reads the sequences of at most `num_bins` rows, also with another `length` or
+        `num_bins` (`rebase`): what stands in rows that were not given is packed anew.
 
     Random access:
         No.
@@ -98,10 +157,16 @@ def pack_first_fit(
     return _binned("pack_first_fit", upstream, length, num_bins, overflow, pad, _FirstFit)
 
 
-@combinator(checks=_CHECKS, elastic=REPADDED, trace=traced_rows, dropped=dropped)
+@combinator(
+    checks=_CHECKS,
+    validate=partial(_fits, "pack_best_fit"),
+    elastic=REPACKED,
+    trace=traced_rows,
+    dropped=dropped,
+)
 def pack_best_fit(
     upstream: Machine[Any],
-    length: int,
+    length: int | Schedule[int],
     *,
     num_bins: int,
     overflow: Overflow = "error",
@@ -120,7 +185,8 @@ def pack_best_fit(
         pack_best_fit    7.1 %    2.6 %    1.3 %
 
     Args:
-        length: Tokens a row, an int >= 1.
+        length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
+            far in the epoch.
         num_bins: Rows that are filled at once, an int >= 1; more leave less room empty.
         overflow: As of `pack_first_fit`.
         pad: As of `pack_first_fit`.
@@ -130,10 +196,13 @@ def pack_best_fit(
         TypeError: For an item that is no sequence of tokens, or dict of such.
 
     State:
-        The place before the first sequence in these rows, and a count of rows given.
+        The place before the first sequence in these rows, and a count of rows given. If their
+        length changed amid them, the length and number of rows that were, and how many of them
+        were given. With a schedule, a count of rows and the length of the open ones.
 
     Resume:
-        Re-reads the sequences of at most `num_bins` rows.
+        Re-reads the sequences of at most `num_bins` rows, also with another `length` or
+        `num_bins` (`rebase`): what stands in rows that were not given is packed anew.
 
     Random access:
         No.
@@ -200,56 +269,124 @@ class _BestFit:
         insort(self._rising, (room, len(self._rising)))
 
 
+class _Bins:
+    """Rows that are filled at once."""
+
+    def __init__(self, name: str, length: int, overflow: Overflow, rooms: _Rooms) -> None:
+        self.name, self.length, self.overflow = name, length, overflow
+        self.rows: list[list[Features]] = []
+        self._rooms = rooms
+
+    def put(self, features: Features, most: float) -> bool:
+        """Put a sequence into a row; False if there is no room for it in so many rows."""
+        size = _size(features)
+        whole: list[Features] = []
+        if size > self.length:
+            whole = cut_to_fit(self.name, size, features, self.length, self.overflow)
+            features = whole.pop() if whole else {}
+            size = _size(features)
+        if not size:
+            return True
+        chosen = self._rooms.place(size)
+        begun = len(whole) + (chosen < 0)
+        if begun and self.rows and len(self.rows) + begun > most:
+            return False
+        for part in whole:
+            self.rows.append([part])
+            self._rooms.add(0)
+        if chosen < 0:
+            chosen = len(self.rows)
+            self.rows.append([])
+            self._rooms.add(self.length - size)
+        self.rows[chosen].append(features)
+        return True
+
+    def after(self, given: int) -> list[list[Features]]:
+        """The rows after so many."""
+        if given >= max(1, len(self.rows)):
+            raise SourceChanged(
+                f"{self.name}: the state stands after row {given} of {len(self.rows)}"
+            )
+        return self.rows[given:]
+
+
+def _size(features: Features) -> int:
+    return len(next(iter(features.values()))) if features else 0
+
+
 def _binned(
     name: str,
     upstream: Machine[Any],
-    length: int,
+    length: int | Schedule[int],
     num_bins: int,
     overflow: Overflow,
     pad: Pad | None,
     begin: Callable[[], _Rooms],
 ) -> Machine[Features]:
-    """Rows that are filled at once, and given at once when there is no room for a sequence."""
+    """Rows that are filled at once, and given at once when there is no room for a sequence.
 
-    def rows(before: Read, anchor: Position, given: int) -> Iterator[Placed]:
-        bins: list[list[Features]] = []
-        rooms = begin()
+    If the length changes before all of them are given, the sequences of the others go into rows
+    of the new length, before any that is read. The position has for each such change the
+    length that was, the number of rows, and how many of these were given.
+    """
+    is_scheduled = isinstance(length, Schedule)
 
-        def emptied(after: Position) -> Iterator[Placed]:
-            if given and given >= len(bins):
-                raise SourceChanged(f"{name}: the state stands after row {given} of {len(bins)}")
-            for number, parts in enumerate(bins[given:], given + 1):
-                row = filled_row(name, parts, length, pad)
-                yield ((anchor, number) if number < len(bins) else (after, 0)), row
+    def rows(
+        before: Read, anchor: Position, number: int, given: int, *own: Any
+    ) -> Iterator[Placed]:
+        stream: Iterator[Features] = (as_sequence(name, item)[1] for item in before.items)
+        held: list[Features] = []
 
-        for item in before.items:
-            size, last = as_sequence(name, item)
-            whole: list[Features] = []
-            if size > length:
-                whole = cut_to_fit(name, size, last, length, overflow)
-                last = whole.pop() if whole else {}
-                size = len(next(iter(last.values()))) if last else 0
-            if not size:
-                continue
-            chosen = rooms.place(size)
-            if whole or chosen < 0:
-                if bins and len(bins) + len(whole) + (chosen < 0) > num_bins:
-                    here = before.last()
-                    yield from emptied(here)
-                    anchor, given = here, 0
-                    bins, rooms, chosen = [], begin(), -1
-                for part in whole:
-                    bins.append([part])
-                    rooms.add(0)
-                if chosen < 0:
-                    chosen = len(bins)
-                    bins.append([])
-                    rooms.add(length - size)
-            bins[chosen].append(last)
-        yield from emptied(before.reached())
+        def filled(size: int, most: int) -> tuple[_Bins, bool]:
+            """Rows of what is held and read, and whether there is more than they have room for."""
+            nonlocal stream
+            bins = _Bins(name, size, overflow, begin())
+            for features in held:
+                bins.put(features, math.inf)
+            for features in stream:
+                if not bins.put(features, most):
+                    stream = chain([features], stream)
+                    return bins, True
+            return bins, False
 
-    def rereads(position: Position) -> list[Reread]:
-        anchor, given = position
-        return [Reread(anchor, math.inf if given else begun(upstream, anchor))]
+        size = length_after(name, length, number)
+        past = [*own]
+        if is_scheduled and given:
+            size = past.pop(0)
+        for was, most, count in past:
+            held = [*concat(filled(was, most)[0].after(count))]
+        is_more = True
+        while held or is_more:
+            bins, is_more = filled(size, num_bins)
+            following = before.last() if is_more else before.reached()
+            held = []
+            for parts in bins.after(given):
+                row = filled_row(name, parts, size, pad)
+                given, number = given + 1, number + 1
+                upcoming = length_after(name, length, number)
+                if given == len(bins.rows):
+                    anchor, given, past = following, 0, []
+                elif upcoming != size:
+                    held = [*concat(bins.after(given))]
+                    given, past = 0, [*past, (size, num_bins, given)]
+                open_length = [size] if is_scheduled and given else []
+                yield (anchor, given, *open_length, *past), row
+                if not given:
+                    size = upcoming
+                    break
 
-    return packed(name, upstream, rows, rereads)
+    def rereads(anchor: Position, given: int, *past: Any) -> Reread:
+        return Reread(anchor, math.inf if given or past else begun(upstream, anchor))
+
+    def check(given: int, *own: Any) -> None:
+        within(name, given)
+        past = [*own]
+        if is_scheduled and given:
+            within(name, past.pop(0) - 1)
+        for each in past:
+            check_change(*each)
+
+    def check_change(was: int, most: int, count: int) -> None:
+        within(name, was - 1), within(name, most - 1), within(name, count - 1)
+
+    return packed(name, upstream, length, rows, rereads, check)

@@ -1,11 +1,11 @@
-"""Weights that change with the number of items so far, as a value: `schedule`."""
+"""Weights, or a length, that change with the number of items so far, as a value: `schedule`."""
 
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from lazyckpt.combinators.machines.proportions import Scheduled, Weights, weights_of
 from lazyckpt.core.checks import (
@@ -14,75 +14,88 @@ from lazyckpt.core.checks import (
     brief,
     checked,
     function,
+    is_integer,
     natural,
     one_of,
     optional,
+    positive,
     short,
 )
 from lazyckpt.core.show import show
 from lazyckpt.errors import ArgumentError
 
+V = TypeVar("V")
+
 
 @dataclass(frozen=True, repr=False)
-class Schedule(Shown):
-    """Weights for every number of items so far; called with that number, it returns them.
+class Schedule(Shown, Generic[V]):
+    """Weights or a length for every number of items so far; called with that number, it returns it.
 
     Compared by points and interpolation, or by the name of its function.
     """
 
-    points: tuple[tuple[int, Weights], ...]
+    points: tuple[tuple[int, Any], ...]
     interpolate: Literal["linear"] | None
     name: str | None
-    function: Scheduled | None = field(compare=False)
+    function: Callable[[int], V] | None = field(compare=False)
 
-    def __call__(self, items: int) -> Sequence[float]:
-        """The weights after so many items."""
+    def __call__(self, items: int) -> V:
+        """The value after so many items."""
         if self.function is not None:
             return self.function(items)
         number = bisect(self.points, items, key=lambda point: point[0])
         begin, before = self.points[number - 1]
-        if self.interpolate is None or number == len(self.points):
-            return before
-        end, after = self.points[number]
-        part = (items - begin) / (end - begin)
-        return tuple([old + (new - old) * part for old, new in zip(before, after, strict=True)])
+        found: Any = before
+        if self.interpolate is not None and number < len(self.points):
+            end, after = self.points[number]
+            part = (items - begin) / (end - begin)
+            pairs = zip(before, after, strict=True)
+            found = tuple([old + (new - old) * part for old, new in pairs])
+        return found  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         if self.function is not None:
             return f"schedule({show(self.function)}, name={show(self.name)})"
-        points = {number: [*weights] for number, weights in self.points}
+        points = {
+            number: [*value] if isinstance(value, tuple) else value for number, value in self.points
+        }
         option = "" if self.interpolate is None else f", interpolate={self.interpolate!r}"
         return f"schedule({points}{option})"
 
 
 @overload
-def schedule(
-    weights: Mapping[int, Sequence[float]], *, interpolate: Literal["linear"] | None = None
-) -> Schedule: ...
+def schedule(points: Mapping[int, int], *, interpolate: None = None) -> Schedule[int]: ...
 @overload
-def schedule(weights: Scheduled, *, name: str) -> Schedule: ...
 def schedule(
-    weights: Mapping[int, Sequence[float]] | Scheduled,
+    points: Mapping[int, Sequence[float]], *, interpolate: Literal["linear"] | None = None
+) -> Schedule[Sequence[float]]: ...
+@overload
+def schedule(points: Callable[[int], V], *, name: str) -> Schedule[V]: ...
+def schedule(
+    points: Mapping[int, Any] | Callable[[int], Any],
     *,
     interpolate: Literal["linear"] | None = None,
     name: str | None = None,
-) -> Schedule:
-    """Return weights that change with the number of items so far, for `mix`.
+) -> Schedule[Any]:
+    """Return what changes with the number of items so far: weights for `mix`, a length of rows.
+
+    The number counts what the stage has yielded in this epoch: items of `mix`, rows of
+    `concat_then_split`, `pack_first_fit` and `pack_best_fit`.
 
     A schedule is a value: equal ones are of one pipeline, and a state of a pipeline with a
     different one is refused. A function can't be compared, so a name stands for it; change
     the name whenever you change the function.
 
     Args:
-        weights: The weights from a number of items on, by that number, beginning at 0; or a
-            function from the number of items to weights.
+        points: The weights, or the length, from a number of items on, by that number,
+            beginning at 0; or a function from the number of items to weights or a length.
         interpolate: "linear" to go from each weights to the next in a straight line; None to
             keep each until the next.
         name: A str of 1 to 40 characters that stands for a function.
 
     Raises:
-        ArgumentError: If there are no weights for 0 items, if two have different lengths, or
-            if a function has no name.
+        ArgumentError: If there is nothing for 0 items, if two weights have different lengths,
+            if lengths are to be interpolated, or if a function has no name.
 
     >>> import lazyckpt as lz
     >>> easy_first = lz.schedule({0: [1, 0], 10_000: [1, 1]}, interpolate="linear")
@@ -91,51 +104,75 @@ def schedule(
     >>> easy, hard = lz.source(range(5)) | lz.repeat(), lz.source([*"abc"]) | lz.repeat()
     >>> list(lz.mix([easy, hard], lz.schedule({0: [1, 0], 4: [0, 1]}), seed=0) | lz.take(6))
     [0, 1, 2, 3, 'a', 'b']
+    >>> longer = lz.concat_then_split(lz.schedule({0: 2, 2: 4}))
+    >>> [row["tokens"].tolist() for row in [[1, 2, 3, 4, 5, 6, 7, 8]] | longer]
+    [[1, 2], [3, 4], [5, 6, 7, 8]]
     """
     interpolate = checked("schedule", "interpolate", interpolate, optional(one_of("linear")))
     name = checked("schedule", "name", name, optional(short))
-    if not isinstance(weights, Mapping):
-        checked("schedule", "weights", weights, _points_or_function)
+    if not isinstance(points, Mapping):
+        checked("schedule", "points", points, _points_or_function)
         if name is None or interpolate is not None:
             raise ArgumentError(
                 f"schedule: a function needs a name that stands for it in states, and no "
                 f"interpolation, got name={name!r} and interpolate={interpolate!r} for "
-                f"{show(weights)}"
+                f"{show(points)}"
             )
-        return Schedule((), None, name, weights)
+        return Schedule((), None, name, points)
     if name is not None:
         raise ArgumentError(
-            f"schedule: name={name!r} is for a function; weights by numbers of items are "
+            f"schedule: name={name!r} is for a function; values by numbers of items are "
             "compared by value"
         )
-    return Schedule(checked("schedule", "weights", weights, _points), interpolate, None, None)
+    found = checked("schedule", "points", points, _points)
+    if interpolate is not None and not isinstance(found[0][1], tuple):
+        raise ArgumentError(
+            f"schedule: interpolate={interpolate!r} is for weights; a length holds until the next"
+        )
+    return Schedule(found, interpolate, None, None)
 
 
-def known_weights(weights: Weights | Schedule | Scheduled) -> list[Weights]:
+def known_weights(weights: Weights | Schedule[Any] | Scheduled) -> list[Weights]:
     """The weights that are known beforehand: none if a function computes them."""
     if isinstance(weights, Schedule):
         return [each for _, each in weights.points]
     return [] if callable(weights) else [weights]
 
 
+def scheduled(value: Any) -> Any:
+    """A length, as an int >= 1, or a schedule of such."""
+    try:
+        if not isinstance(value, Schedule):
+            return positive(value)
+        for _, length in value.points:
+            positive(length)
+    except Unfit as unfit:
+        raise Unfit(f"{unfit}, or lz.schedule(...) of some") from None
+    return value
+
+
 def _points_or_function(value: Any) -> Any:
     try:
         return function(value)
     except Unfit:
-        raise Unfit("a dict of weights by numbers of items, or a function") from None
+        raise Unfit("a dict of weights or lengths by numbers of items, or a function") from None
 
 
-def _points(value: Mapping[Any, Any]) -> tuple[tuple[int, Weights], ...]:
+def _points(value: Mapping[Any, Any]) -> tuple[tuple[int, Any], ...]:
     points = []
-    for number, weights in value.items():
+    for number, each in value.items():
         try:
-            points.append((natural(number), weights_of(weights)))
+            found = natural(number), positive(each) if is_integer(each) else weights_of(each)
         except Unfit as unfit:
-            raise Unfit(f"{unfit}, in {brief({number: weights})}") from None
-    points.sort()
+            raise Unfit(f"{unfit}, in {brief({number: each})}") from None
+        points.append(found)
+    points.sort(key=lambda point: point[0])
     if not points or points[0][0]:
-        raise Unfit("weights by numbers of items, with those for 0 among them")
-    sizes = {len(weights) for _, weights in points}
+        raise Unfit("weights or lengths by numbers of items, with those for 0 among them")
+    weights = [each for _, each in points if isinstance(each, tuple)]
+    sizes = {len(each) for each in weights}
     if len(sizes) > 1:
         raise Unfit(f"as many weights for each number of items, not {sorted(sizes)}")
+    if weights and len(weights) < len(points):
+        raise Unfit("weights for each number of items, or a length for each")
     return tuple(points)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 _END: Any = object()
+_OTHER = "its name, its size or what was read of it is another"
 _OTHERS = "these data can't be compared with those that the state knows"
 
 
@@ -56,7 +57,9 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
         raise Unfit(_OTHERS)
     first = data.first_files(known.get("files", known.get("length")))
     if first is None or {**known, **first.source_identity, "length": len(first)} != known:
-        raise Unfit("the files that the state knows aren't the first ones of these")
+        path = None if first is None else first.changed_path(known["digest"])
+        what = "the files that the state knows aren't the first ones of these"
+        raise Unfit(what if path is None else f"{path} isn't what the state knows it as: {_OTHER}")
     return {"data": first}
 
 

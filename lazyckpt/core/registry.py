@@ -52,9 +52,9 @@ class Elastic(NamedTuple):
             them.
         inserted: Of a stage that counts what comes before it: its own part where it is
             inserted behind so many items of an epoch.
-        rebase: From a source's position, the entry that a state has of it, and all arguments
-            by keyword to the new position; it raises `lazyckpt.core.checks.Unfit`, with the
-            reason, for what has no meaning.
+        rebase: From a source's position or a stage's own part of one, the entry that a state has
+            of it, and all arguments by keyword to the new one; it raises
+            `lazyckpt.core.checks.Unfit`, with the reason, for what has no meaning.
         before: Of data that may have become more: from what a state has of the arguments, and
             these by keyword, to those that differ, as they were; it raises `Unfit`, too.
         reshard: From a source's positions of all ranks and another number of ranks to the
@@ -123,8 +123,9 @@ class Combinator(NamedTuple):
         found = checked(
             self.name, name, value, lambda each: content(each, name, is_strict=is_strict)
         )
-        # `rebase` reads what may change and decides positions, but for a source's.
-        is_read = name in self.elastic.changes and is_strict and not self.is_source
+        # `rebase` reads what may change and decides positions, where the stage doesn't itself.
+        carries = self.is_source or self.elastic.rebase is not None
+        is_read = name in self.elastic.changes and is_strict and not carries
         return (found, found) if is_read or self.describe is not None else forms(found)
 
     def is_called_with(self, name: str) -> bool:

@@ -9,8 +9,8 @@ Names are imported when first used. Each module imports only from those before i
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
 - stored_file, decompress, last_used, compressed, gzip
 - content, rows, lines, ranges
-- columns, schemas, groups, keyed, shards, litdata_batches, litdata_tables
-- text, csv and a reader for each other format; decode
+- columns, schemas, groups
+- text, csv and a reader for each other format
 - stream, encoders, conversion, indexing, converting
 """
 
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.conversion import convert
     from lazyckpt.io.csv import read_csv
-    from lazyckpt.io.decode import decode_audio, decode_image, decode_video
     from lazyckpt.io.decompress import Zstd
-    from lazyckpt.io.duckdb import read_duckdb
     from lazyckpt.io.huggingface import read_dataset, stream_dataset
-    from lazyckpt.io.litdata import read_litdata
     from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, Rows
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.text import read_jsonl, read_text
     from lazyckpt.io.tfrecord import read_tfrecord
     from lazyckpt.io.tokens import read_tokens
-    from lazyckpt.io.zarr import read_zarr
+    from lazyckpt.io.whole_files import read_files
 
 __all__ = [
     "File",
@@ -57,9 +54,6 @@ __all__ = [
     "Storage",
     "Zstd",
     "convert",
-    "decode_audio",
-    "decode_image",
-    "decode_video",
     "files",
     "index",
     "iter_jsonl",
@@ -68,9 +62,8 @@ __all__ = [
     "read_arrow",
     "read_csv",
     "read_dataset",
-    "read_duckdb",
+    "read_files",
     "read_jsonl",
-    "read_litdata",
     "read_mds",
     "read_parquet",
     "read_sqlite",
@@ -78,7 +71,6 @@ __all__ = [
     "read_text",
     "read_tfrecord",
     "read_tokens",
-    "read_zarr",
     "stream_dataset",
 ]
 
@@ -87,11 +79,8 @@ _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
     "conversion": "convert",
     "csv": "read_csv",
-    "decode": "decode_audio decode_image decode_video",
     "decompress": "Zstd",
-    "duckdb": "read_duckdb",
     "huggingface": "read_dataset stream_dataset",
-    "litdata": "read_litdata",
     "mds": "read_mds",
     "parquet": "read_parquet",
     "rows": "RecordError Rows",
@@ -102,7 +91,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",
     "text": "read_jsonl read_text",
-    "zarr": "read_zarr",
+    "whole_files": "read_files",
 }
 _places = {
     name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, natural, optional
@@ -15,10 +17,10 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, footer_sum, group_entries
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import RecordError, decoding
-from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
+from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
 _MAGIC = b"ARROW1"  # at both ends of a file; a stream has none
@@ -45,11 +47,15 @@ class BatchScan:
     is_bounds = False
     name = "arrow batches"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         with decoding(file):
             head = _head(file)
             found = self._messages(file, _source(file)) if head.stop else self._of_file(file)
         yield group_entries(found, head.schema)
+        if not head.stop:
+            return footer_sum(file, magic=len(_MAGIC))
+        schema = storage_of(file.path).read(file, 0, head.stop)
+        return zlib.crc32(np.array(found, np.uint64).tobytes(), zlib.crc32(schema))
 
     def _of_file(self, file: File) -> list[Group]:
         source = _source(file)
@@ -102,9 +108,7 @@ def _source(file: File) -> Any:
     """The bytes of a file: mapped into memory, if it is on this machine."""
     if not is_local(file.path):
         return _arrow().PythonFile(StoredFile(file), mode="r")
-    now = storage_of(file.path).stat(file.path)
-    if now != file:
-        raise changed(file, now)
+    check_unchanged(file)
     return _arrow().memory_map(file.path.removeprefix("file://"))
 
 
@@ -182,38 +186,21 @@ def read_arrow(
     aren't compressed nothing is decoded, and any order costs the same. Compressed record
     batches are decoded as a whole and kept, the last used ones, as row groups of Parquet are.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
-            of the first, and types as of `read_parquet`.
+        files: All have the columns of the first, and types as of `read_parquet`.
         columns: Those to read, by name; None for all.
         cache_bytes: How many bytes of record batches are kept, in each process, mapped ones
             included; the last one in any case.
-        index_dir: Where the places of record batches are kept; by default
-            `LAZYCKPT_CACHE`, or the user's folder for caches.
-        executor: Who looks for record batches, where their places aren't known yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: A file has no such column, or two of one name, or one of a type whose
             values the first file's doesn't have; it names both files.
         RecordError: A file is none of Arrow's, is cut, or a record batch is damaged.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: pyarrow is missing; or the index can't be written.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
 
     Resume:
         Re-reads nothing; of a compressed file one record batch.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         `cache_bytes` of record batches, or one of them if that is larger, in each process; mapped

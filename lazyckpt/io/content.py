@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,6 +44,18 @@ class Content(Protocol):
 
     def size(self, file: File) -> int:
         """How many bytes there are, once they were read from the front."""
+
+
+class Summed(Iterator[bytes]):
+    """Chunks, and in `sum` the checksum of those that have come."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self.sum = chunks, 0
+
+    def __next__(self) -> bytes:
+        chunk = next(self._chunks)
+        self.sum = zlib.crc32(chunk, self.sum)
+        return chunk
 
 
 class _Plain:

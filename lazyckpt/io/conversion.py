@@ -20,7 +20,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import write_whole, writing
 from lazyckpt.io.encoders import Encoder, JsonLines, Parquet, Tar, Tokens
 from lazyckpt.io.files import Files
-from lazyckpt.io.locks import folder_lock
+from lazyckpt.io.locks import exclusive_lock
 from lazyckpt.io.progress import shown
 from lazyckpt.io.storage import storage_of
 from lazyckpt.io.tokens import MEGATRON_TYPES, numbers_check
@@ -279,7 +279,7 @@ def _alone(folder: str) -> Iterator[None]:
     """While no other process converts into a folder. The lock ends with the process."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(folder_lock(folder, waits=False))
+            stack.enter_context(exclusive_lock(folder, waits=False))
         except BlockingIOError:
             raise PipelineError(f"another process converts into {folder}") from None
         yield

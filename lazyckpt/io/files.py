@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import takewhile
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, overload
 
@@ -15,16 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.cached_property import cached_property
-from lazyckpt.core.checks import at_least, brief, checked
+from lazyckpt.core.checks import at_least, boolean, brief, checked
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.io.cache import write_whole
+from lazyckpt.io.content import content_of
+from lazyckpt.io.numbers import hashed
 from lazyckpt.io.patterns import inode
 from lazyckpt.io.range_cache import BLOCK, RangeCache
-from lazyckpt.io.storage import File, difference, is_local, one_file, storage_of
+from lazyckpt.io.storage import File, difference, is_local, storage_of
 
 CACHE_BYTES = 1 << 34
 
 _FORMAT = 1
+_PRIME = (1 << 32) - 5
+_AT_ONCE = 8  # files that are read for their digests
 
 
 class Files(Sequence[File]):
@@ -83,12 +88,22 @@ class Files(Sequence[File]):
         """What a state has of it, beside the number of files."""
         return {"digest": self.digest}
 
+    def changed_path(self, digest: Any) -> str | None:
+        """The file by which alone these are others than those of a digest; None if there is none.
+
+        Args:
+            digest: Such as of `source_identity`.
+        """
+        return self.differing(self.digest, digest)
+
     def first_files(self, count: Any) -> Files | None:
         """So many files alone; None if there are not so many."""
         return self[:count] if isinstance(count, int) and 0 <= count <= len(self) else None
 
     def __eq__(self, other: object) -> bool:
-        return self._files == other._files if isinstance(other, Files) else NotImplemented
+        if not isinstance(other, Files):
+            return NotImplemented
+        return self._files == other._files and self.digest == other.digest
 
     def __hash__(self) -> int:
         return hash(self._files)
@@ -105,23 +120,42 @@ class Files(Sequence[File]):
     @cached_property
     def root(self) -> str:
         """The folder that all files are in."""
-        paths = [file.path for file in self._files]
-        ends = zip(min(paths), max(paths), strict=False)  # what these have in common, all have
-        common = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+        common = os.path.commonprefix(self.paths)  # noqa: RUF071  # by characters, then by folders
         return common.rpartition("/")[0]
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits for names below `root`, order, sizes and versions."""
-        skipped = len(self.root)
-        names = [f"{f.path[skipped:]}\n{f.size}\n{f.version}\n" for f in self._files]
-        text = "".join(names).encode("utf-8", "surrogateescape")
-        return hashlib.blake2b(text, digest_size=8).hexdigest()
+        """Sixteen hexadecimal digits for names below `root`, order, sizes, and digests if known."""
+        return self.digest_with([0] * len(self))
+
+    def digest_with(self, sums: Sequence[int]) -> str:
+        """The same, with a checksum of what was read of each file.
+
+        It is the sum of the files' hashes, and that of their products with their numbers: where
+        one file alone differs, the differences of the two have its number as their quotient.
+        """
+        skipped, plain, numbered = len(self.root), 0, 0
+        for number, (file, found) in enumerate(zip(self, sums, strict=True), 1):
+            text = f"{file.path[skipped:]}\n{file.size}\n{file.digest}\n{found}"
+            value = int(hashed(text)[:16], 16)
+            plain, numbered = plain + value, numbered + number * value
+        return f"{plain % _PRIME:08x}{numbered % _PRIME:08x}"
+
+    def differing(self, digest: str, other: Any) -> str | None:
+        """The path of the one file by which a digest of these is another one; None if none is."""
+        try:
+            pairs = [(int(digest[at : at + 8], 16), int(other[at : at + 8], 16)) for at in (0, 8)]
+            plain, numbered = ((mine - its) % _PRIME for mine, its in pairs)
+            number = numbered * pow(plain, -1, _PRIME) % _PRIME
+        except (ValueError, TypeError):
+            return None
+        return self[number - 1].path if 0 < number <= len(self) else None
 
     def to_json(self) -> str:
         """The listing as one line of JSON."""
-        rows = [[file.path, file.size, file.version] for file in self._files]
-        return json.dumps({"lazyckpt_files": _FORMAT, "digest": self.digest, "files": rows})
+        rows = [[file.path, file.size, file.version, file.digest] for file in self._files]
+        check = hashed(json.dumps(rows))
+        return json.dumps({"lazyckpt_files": _FORMAT, "check": check, "files": rows})
 
     @staticmethod
     def from_json(text: str | bytes) -> Files:
@@ -129,12 +163,13 @@ class Files(Sequence[File]):
         try:
             found = json.loads(text)
             made = Files(
-                File(str(path), int(size), str(version)) for path, size, version in found["files"]
+                File(str(path), int(size), str(version), str(digest))
+                for path, size, version, digest in found["files"]
             )
-            known = found["lazyckpt_files"], found["digest"]
+            is_whole = found == json.loads(made.to_json())
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InvalidState(f"not a listing of files: {brief(text)}: {error}") from None
-        if known != (_FORMAT, made.digest):
+        if not is_whole:
             raise InvalidState(f"the listing is damaged, or of a newer format: {brief(text)}")
         return made
 
@@ -155,14 +190,16 @@ class Files(Sequence[File]):
         return Files(replace(file, cache=cache) for file in self)
 
     def check(self, saved: Files) -> None:
-        """Compare with a saved listing; a `StateMismatch` names the first file that differs."""
+        """Compare with a saved listing; a `StateMismatch` names the first file that differs.
+
+        Where both have a file's digest, that decides, and not when it was written.
+        """
         if not isinstance(saved, Files):
             raise ArgumentError(
                 f"files: a saved listing must be Files, as of Files.load(path), got {brief(saved)}"
             )
-        if self == saved:
-            return
-        raise StateMismatch(f"the files are not those of the saved listing: {self._change(saved)}")
+        if change := self._change(saved):
+            raise StateMismatch(f"the files are not those of the saved listing: {change}")
 
     def _change(self, saved: Files) -> str:
         mine = {file.path: number for number, file in enumerate(self)}
@@ -170,7 +207,7 @@ class Files(Sequence[File]):
             if was.path not in mine:
                 return f"file {number}, {was.path}, is gone"
             now = self[mine[was.path]]
-            if now != was:
+            if not _is_same(was, now):
                 return f"file {number}, {was.path}: {difference(was, now)}"
             if mine[was.path] != number:
                 known = {file.path for file in saved}
@@ -178,13 +215,16 @@ class Files(Sequence[File]):
                 if added is not None:
                     return f"{added} is new, before file {number}, {was.path}"
                 return f"file {number}, {was.path}, is now file {mine[was.path]}"
-        return f"{self[len(saved)].path} is new, behind the last"
+        if len(self) > len(saved):
+            return f"{self[len(saved)].path} is new, behind the last"
+        return ""
 
 
 def files(
     patterns: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     like: Files | None = None,
+    digest: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     cache_bytes: int = CACHE_BYTES,
 ) -> Files:
@@ -195,18 +235,20 @@ def files(
     a folder, and `**` matches folders; on this machine they leave out names that begin with a
     dot. `[*]` stands for a star itself. Paths are made absolute.
 
-    URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec. Credentials are
-    those of the environment (`AWS_ACCESS_KEY_ID`, ...); a path may not have any. obstore
-    connects within 10 s, waits 60 s for an answer, and where a server is busy or a connection
-    ends tries up to 5 times within a minute. fsspec's packages connect within 10 s and wait
-    60 s for an answer. s3fs waits 20 s, and tries 10 times in all, within 10 s where a
-    server is busy; gcsfs tries 6 times within 40 s; adlfs as Azure's client does; and
-    `http://` once. `fsspec.config.conf[scheme]` and AWS's own settings come first. What is
-    still not there is a `StorageError`, which no `on_error` leaves out.
+    URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec, with what
+    `fsspec.config.conf[scheme]` says. A path may have no credentials: they are those of the
+    environment (`AWS_ACCESS_KEY_ID`, ...), of AWS as boto3 finds them where it is installed,
+    profiles and single sign-on included, and renewed when they expire. A connection may take
+    10 s and an answer 60 s. Where a server is busy or a connection ends, it is asked up to 5
+    times more within a minute. What is still not there is a `StorageError`, which no `on_error`
+    leaves out.
 
     Args:
         patterns: One pattern, or several.
         like: A saved listing that this one has to equal.
+        digest: Whether to read all files for digests of what they hold, which states then know
+            them by. Without, a state knows them by name and size, and by what a reader reads of
+            them when it finds their rows; that they were written at another time is no change.
         cache_dir: A folder of this machine which keeps what is read of files elsewhere, by
             blocks of 1 MiB: all processes share it, one fetches a block and the others wait.
             It is verified against size and version, and outlives kills. None for no cache. A
@@ -215,8 +257,8 @@ def files(
             to others. Where the disk has no room, nothing is kept.
 
     Raises:
-        ArgumentError: A pattern matches no file, or a directory; two give the same file; a
-            link leads to a file that is listed already.
+        ArgumentError: A pattern matches no file, or a directory; two give the same file, also
+            by a link to its folder. Links to one file are as copies of it.
         FileNotFoundError: A path without a pattern doesn't exist.
         StateMismatch: A file is changed, gone, added or moved against `like`; the first such
             is named.
@@ -229,6 +271,7 @@ def files(
     ...     [file.size for file in lz.io.files(f"{folder}/*.txt")]
     [13]
     """
+    is_read = checked("files", "digest", digest, boolean)
     given = [patterns] if isinstance(patterns, (str, bytes, os.PathLike)) else list(patterns)
     if not given:
         raise ArgumentError("files: at least one pattern is needed, got none")
@@ -245,22 +288,43 @@ def files(
                 )
             known[file.path] = pattern
         found += matched
-    if len(given) > 1:
-        _check_links(found)
+    _check_links(found)
     listed = Files(found)
+    if cache_dir is not None:
+        listed = listed.cached(cache_dir, cache_bytes)
+    if is_read:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            listed = Files(pool.map(_digested, listed))
     if like is not None:
         listed.check(like)
-    return listed if cache_dir is None else listed.cached(cache_dir, cache_bytes)
+    return listed
+
+
+def _is_same(was: File, now: File) -> bool:
+    if was.digest and now.digest:
+        return (was.size, was.digest) == (now.size, now.digest)
+    return was == now
+
+
+def _digested(file: File) -> File:
+    found = blake2b(digest_size=8)
+    for chunk in content_of(file.path, "none", "").chunks(file):
+        found.update(chunk)
+    return replace(file, digest=found.hexdigest())
 
 
 def _check_links(found: Iterable[File]) -> None:
-    """Patterns may not match one file by two names; of one pattern its storage has checked that."""
-    known: dict[tuple[int, int], str] = {}
+    """No folder may be listed by two names."""
+    folder_of = lru_cache(inode)
+    known: dict[Any, str] = {}
     for file in found:
         if is_local(file.path):
-            other = known.setdefault(inode(file.path), file.path)
+            folder, _, name = file.path.rpartition("/")
+            other = known.setdefault((folder_of(folder or "/"), name), file.path)
             if other != file.path:
-                raise one_file(other, file.path)
+                raise ArgumentError(
+                    f"files: {other} and {file.path} are one file, by a link to its folder"
+                )
 
 
 def as_files(value: Any, stage: str) -> Files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -19,7 +20,7 @@ from lazyckpt.io.index import Index
 from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.schemas import common_type, schema_digest
-from lazyckpt.io.storage import optional_module
+from lazyckpt.io.storage import File, optional_module, storage_of, unreadable
 
 CACHE_BYTES = 1 << 28
 
@@ -43,6 +44,13 @@ class Group(NamedTuple):
 def group_entries(groups: Sequence[Group], schema: Any) -> NDArray[np.uint64]:
     """What an index has of a file: its groups, and behind them a digest of its schema."""
     return np.array([*groups, Group(0, 0, schema_digest(schema), 0)], np.uint64)
+
+
+def footer_sum(file: File, magic: int) -> int:
+    """The checksum of a footer; its length stands before it, and `magic` bytes behind that."""
+    storage, end = storage_of(file.path), file.size - magic - 4
+    length = int.from_bytes(storage.read(file, end, end + 4), "little")
+    return zlib.crc32(storage.read(file, max(0, end - length), end))
 
 
 class _Decoded(NamedTuple):
@@ -111,6 +119,7 @@ class GroupedRows(Rows[dict[str, Any]]):
         self._edges = [[0, *np.cumsum(groups[:, 1]).tolist()] for groups in self._groups]
         self._cache = LastUsed[_Decoded](cache_bytes)
         super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
+        self.sums = index.sums.tolist()
 
     def decode(self, number: int, group: Group) -> Any:
         """The table of a group of file `number`, as pyarrow has it."""
@@ -275,9 +284,11 @@ class GroupedRows(Rows[dict[str, Any]]):
             except (SourceChanged, StorageError):
                 raise
             except Exception as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise unreadable(self.files[number], error) from error
                 found = self.error(number, self._edges[number][place], error)
-                if getattr(error, "errno", None) or not isinstance(error, (ValueError, OSError)):
-                    raise found from error  # such as of too many open files, or of no memory
+                if not isinstance(error, (ValueError, OSError)):
+                    raise found from error  # such as of no memory
                 found.__cause__ = error  # kept, or each row would decode what is damaged
                 return _Decoded(None, 0, found)
 

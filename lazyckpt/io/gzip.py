@@ -90,7 +90,7 @@ class Gzip(BlockCompressed):
 
     def _opened(self, file: File, **options: int) -> tuple[StoredFile, Any]:
         library = optional_module("indexed_gzip", "gzip", "random access in .gz")
-        source = StoredFile(file, 0, int(super().read_bounds(file)[0, -1]))  # what isn't damaged
+        source = StoredFile(file, int(super().read_bounds(file)[0, -1]))  # what isn't damaged
         return source, library.IndexedGzipFile(fileobj=source, **options)
 
     def _path(self, file: File) -> str:

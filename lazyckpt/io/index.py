@@ -26,10 +26,17 @@ from lazyckpt.io.cache import (
 )
 from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
+from lazyckpt.io.numbers import (
+    Numbers,
+    content_sum,
+    entries_of,
+    hashed,
+    mapped_numbers,
+    write_numbers,
+)
 from lazyckpt.io.progress import shown
 from lazyckpt.io.rows import RecordError
-from lazyckpt.io.storage import File, changed, gone, seen_from, storage_of
+from lazyckpt.io.storage import File, check_unchanged, seen_from
 from lazyckpt.pipeline import run
 
 _MOST_MAPPED = 256  # files whose entries are kept mapped
@@ -51,15 +58,20 @@ class Scan(Protocol):
     def is_bounds(self) -> bool: ...
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        """The entries in order, some at a time, as arrays of unsigned 64-bit integers."""
+        """The entries in order, some at a time, as arrays of unsigned 64-bit integers.
+
+        What a generator returns is a checksum of what it has read, by which states tell the file
+        from others of its name and size.
+        """
 
 
 class Index:
     """The rows of files, as a scan found them. It is built where there is none.
 
     Each file has its own entries, which are verified against its size and version, so that
-    one which is added costs its own scan alone; a listing has the numbers of rows, so
-    that opening 10,000 files opens one. One process builds; others wait for it.
+    one which is added costs its own scan alone; a listing has the numbers of rows and the
+    checksums of what was read, so that opening 10,000 files opens one. One process builds;
+    others wait for it.
 
     Args:
         files: The files.
@@ -71,6 +83,7 @@ class Index:
     """
 
     counts: NDArray[np.int64]
+    sums: NDArray[np.int64]
 
     def __init__(
         self,
@@ -86,7 +99,7 @@ class Index:
         self._mapped: OrderedDict[int, Numbers] = OrderedDict()
         executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
-        self.counts = self._build(executor, progress) if found is None else found
+        self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
 
     def entries(self, number: int) -> Numbers:
         """The entries of a file, mapped into memory; of several columns in rows."""
@@ -142,9 +155,10 @@ class Index:
                 if self.folder == cache_folder():
                     remove_unused(self.folder, cache_bytes())
                 self._scan_all(executor, progress)
-                counts = np.array([self._count(n) for n in range(len(self.files))], np.uint64)
+                numbers = range(len(self.files))
+                pairs = [(self._count(n), content_sum(self.path(n))) for n in numbers]
                 with writing(path) as temporary:
-                    write_numbers(temporary, [counts], 1)
+                    write_numbers(temporary, [np.array(pairs, np.uint64)], 2)
         found = _read_counts(path, len(self.files))
         if found is None:
             raise PipelineError(f"the index {path} was removed while it was built")
@@ -227,16 +241,11 @@ def write_entries(scan: Scan, folder: str, file: File) -> None:
 def _write_entries(scan: Scan, folder: str, file: File) -> None:
     with storing(folder), writing(_entries_path(scan, folder, file)) as temporary:
         write_numbers(temporary, scan(file), scan.columns)
-        try:
-            now = storage_of(file.path).stat(file.path)
-        except FileNotFoundError:
-            raise gone(file) from None
-        if now != file:
-            raise changed(file, now)
+        check_unchanged(file)
 
 
 def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:
-    found = mapped_numbers(path, 1)
+    found = mapped_numbers(path, 2)
     return None if found is None or len(found) != length else found.astype(np.int64)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit
-from lazyckpt.io.content import ContentScan
+from lazyckpt.io.content import ContentScan, Summed
 from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File
@@ -36,21 +36,23 @@ class LineScan(ContentScan):
     def name(self) -> str:
         return f"{'records' if self.is_json else 'lines'} {self.compression}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
+        chunks = Summed(self.chunks(file))
         first, count = 0, 0  # where the first row ends, and how many there are
-        for ends in self._ends(file):
+        for ends in self._ends(chunks):
             if len(ends):
                 first, count = first or int(ends[0]), count + len(ends)
                 yield ends
         if self.is_json and first:
             self._check(file, first, count)
+        return chunks.sum
 
-    def _ends(self, file: File) -> Iterator[NDArray[Any]]:
+    def _ends(self, chunks: Iterator[bytes]) -> Iterator[NDArray[Any]]:
         """Where lines end that are rows."""
         passed, bound = 0, 0  # bytes read, and where the line at hand begins
         is_blank = True  # so far
-        for chunk in self.chunks(file):
+        for chunk in chunks:
             values = np.frombuffer(chunk, np.uint8)
             ends = kept = np.flatnonzero(values == _NEWLINE) + 1
             if self.is_json and len(ends):

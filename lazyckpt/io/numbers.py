@@ -13,27 +13,51 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.uint64]
 
-_MAGIC = 0x1_6C7A_636B_7074  # of our files; the first digit is the format
-_FOOTER = 4  # numbers at a file's end: entries, columns, checksum, magic
+_MAGIC = 0x2_6C7A_636B_7074  # of our files; the first digit is the format
+_FOOTER = 5  # numbers at a file's end: entries, columns, what they are of, checksum, magic
 
 
 def write_numbers(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> None:
-    """Write numbers that come some at a time, `columns` of them an entry."""
-    size = 0
+    """Write numbers that come some at a time, `columns` of them an entry.
+
+    Args:
+        path: The file.
+        chunks: The numbers. What a generator returns at its end, a checksum of what they are
+            of, is kept with them.
+        columns: How many numbers an entry has.
+    """
+    size, content = 0, None
+    found = iter(chunks)
     with open(path, "xb") as out:
-        for chunk in chunks:
+        while True:
+            try:
+                chunk = next(found)
+            except StopIteration as end:
+                content = end.value
+                break
             out.write(chunk.astype("<u8", copy=False).tobytes())
             size += chunk.size
-        out.write(_footer(size // columns, columns).tobytes())
+        out.write(_footer(size // columns, columns, content or 0).tobytes())
 
 
-def _footer(entries: int, columns: int) -> Numbers:
-    check = int(hashed(str(entries), str(columns))[:12], 16)
-    return np.array([entries, columns, check, _MAGIC], "<u8")
+def _footer(entries: int, columns: int, content: int) -> Numbers:
+    check = int(hashed(str(entries), str(columns), str(content))[:12], 16)
+    return np.array([entries, columns, content, check, _MAGIC], "<u8")
 
 
 def entries_of(path: str) -> int | None:
     """How many entries a file has; None if there is no such file, or not the whole of it."""
+    found = _footer_of(path)
+    return None if found is None else found[0]
+
+
+def content_sum(path: str) -> int:
+    """The checksum of what the numbers of a file are of; 0 if there is none."""
+    found = _footer_of(path)
+    return 0 if found is None else found[1]
+
+
+def _footer_of(path: str) -> tuple[int, int] | None:
     try:
         with open(path, "rb") as file:
             file.seek(-8 * _FOOTER, os.SEEK_END)
@@ -41,9 +65,10 @@ def entries_of(path: str) -> int | None:
             size = file.tell()
     except OSError:
         return None
-    entries, columns = map(int, footer[:2])
+    entries, columns, content = map(int, footer[:3])
     is_whole = size == 8 * (entries * columns + _FOOTER)
-    return entries if is_whole and np.array_equal(footer, _footer(entries, columns)) else None
+    is_ours = is_whole and np.array_equal(footer, _footer(entries, columns, content))
+    return (entries, content) if is_ours else None
 
 
 def mapped_numbers(path: str, columns: int) -> Numbers | None:

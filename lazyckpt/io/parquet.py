@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,10 +14,11 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, footer_sum, group_entries
 from lazyckpt.io.index import Index
+from lazyckpt.io.numbers import hashed
 from lazyckpt.io.rows import decoding
-from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
+from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
 from lazyckpt.io.stored_file import StoredFile
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
@@ -37,7 +37,7 @@ class GroupScan:
     def name(self) -> str:
         return f"parquet groups {_ordered(self.filters)!r}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         with decoding(file):
             metadata = _metadata(file)
             numbers = range(metadata.num_row_groups)
@@ -45,6 +45,7 @@ class GroupScan:
                 numbers = self._matching(file)
             found = [_group(metadata, number) for number in numbers]
             yield group_entries(found, metadata.schema.to_arrow_schema())
+            return footer_sum(file, magic=4)
 
     def _matching(self, file: File) -> Any:
         expression = _parquet().filters_to_expression(self.filters)
@@ -88,15 +89,10 @@ def _source(file: File) -> Any:
     """The bytes of a file: those of this machine read by pyarrow, into memory of its own."""
     if not is_local(file.path):
         return _arrow().PythonFile(StoredFile(file), mode="r")
+    check_unchanged(file)  # it may be gone
     opened = _arrow().OSFile(file.path)
-    _check(file)
+    check_unchanged(file)
     return opened
-
-
-def _check(file: File) -> None:
-    """Raises an error for a file of this machine that isn't the one listed."""
-    if is_local(file.path) and (now := storage_of(file.path).stat(file.path)) != file:
-        raise changed(file, now)
 
 
 class _ParquetRows(GroupedRows):
@@ -116,11 +112,9 @@ class _ParquetRows(GroupedRows):
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        found = super().source_identity
-        if "filters" not in self.arguments:
-            return found
-        text = f"{found['digest']}\n{_ordered(self.arguments['filters'])!r}"
-        return {**found, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
+        filters = self.arguments.get("filters")
+        more = {} if filters is None else {"filters": hashed(repr(_ordered(filters)))[:16]}
+        return {**super().source_identity, **more}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_readers": {}}
@@ -130,8 +124,8 @@ class _ParquetRows(GroupedRows):
         reader = self._readers.pop(number, None)  # which no other thread has meanwhile
         if reader is None:
             reader = _parquet().ParquetFile(_source(file), metadata=_metadata(file))
-        else:
-            _check(file)
+        elif is_local(file.path):
+            check_unchanged(file)
         # without pyarrow's own threads, which a fork would not have
         table = reader.read_row_group(group.number, columns=self._chosen, use_threads=False)
         self._readers = {number: reader}
@@ -170,43 +164,25 @@ def read_parquet(
     and no rows. Row groups are decoded as a whole and kept, the last used ones: in random
     order by `local_shuffle`, which decodes each once, rather than by `shuffle`.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
-            of the first, and types that differ only as to missing values, dictionaries and the
-            width of ints, of which rows have the widest.
+        files: All have the columns of the first, and types that differ only as to missing values,
+            dictionaries and the width of ints, of which rows have the widest.
         columns: Those to read, by name, `a.b` for a field of a struct; None for all.
         filters: What row groups are left out by their statistics, as pyarrow has it:
             `[("year", ">=", 2020)]`. Of those that stay all rows come: `filter` looks at
             rows.
         cache_bytes: How many bytes of decoded row groups are kept, in each process; the
             last one in any case. Of rows in order two are kept, where not all fit.
-        index_dir: Where the counts of rows are kept; by default `LAZYCKPT_CACHE`, or the
-            user's folder for caches.
-        executor: Who reads the footers of files, where they aren't known yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: A file has no such column, or two of one name, or one of a type whose
             values the first file's doesn't have; it names both files.
-        RecordError: A file is no Parquet, or a row group is damaged; it names the record,
-            its offset and the file.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: pyarrow is missing; or the index can't be written.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
+        RecordError: A file is no Parquet, or a row group is damaged.
 
     Resume:
         Decodes one row group again; with `local_shuffle`, up to a window of them.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         `cache_bytes` of decoded row groups, or one of them if that is larger, in each process.

@@ -98,6 +98,7 @@ class Records(Rows[T]):
         super().__init__(
             self.reader, files, self.row_index.counts.tolist(), {**arguments, **options.given}
         )
+        self.sums = self.row_index.sums.tolist()
 
     def decode(self, record: bytes) -> T:
         """The row that a record is."""

@@ -1,19 +1,32 @@
-"""`read_sqlite`: rows of an SQLite database by number."""
+"""`read_sqlite`: rows of an SQLite database by number, found by the values of a key."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lazyckpt.errors import SourceChanged
-from lazyckpt.io.keyed import Found, KeyedRows
-from lazyckpt.io.rows import Rows
-from lazyckpt.io.storage import File, changed, storage_of
+import numpy as np
+
+from lazyckpt.core.checks import Unfit, brief, checked
+from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
+from lazyckpt.io.files import as_files
+from lazyckpt.io.numbers import hashed
+from lazyckpt.io.rows import RecordError, Rows
+from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
+
+_MOST = 500  # keys of one query
+_HEADER = 100  # bytes, in which a counter says that the database was written to
+_SIZE = "SELECT page_size * page_count FROM pragma_page_size, pragma_page_count"
+_UNREADABLE = sqlite3.Error, UnicodeDecodeError
+_AWAY = {  # of a database that another process holds, or whose disk fails
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
+}  # fmt: skip
 
 
 class _Connection:
@@ -34,33 +47,109 @@ class _Connection:
 _open = threading.local()
 
 
-def _execute(file: File, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-    """A query, on this thread's connection in this process, if nothing has changed."""
-    now = storage_of(file.path).stat(file.path)
-    if now != file:
-        raise changed(file, now)
+def _ask(file: File, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Any]]:
+    """The names and rows of a query, on this thread's connection in this process.
+
+    The file is looked at before and after it: what another process writes meanwhile is noticed.
+    """
+    _check(file)
+    try:
+        found: _Connection | None = getattr(_open, "connection", None)
+        if found is None or (found.process, found.file) != (os.getpid(), file):
+            found = _open.connection = _Connection(file)
+        cursor = found.database.execute(query, values)
+        names, rows = [column[0] for column in cursor.description], cursor.fetchall()
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _AWAY:
+            raise StorageError(f"{file.path} can't be read: {error}") from error
+        raise
+    _check(file)
+    return names, rows
+
+
+def _check(file: File) -> None:
+    check_unchanged(file)
     log = f"{file.path.removeprefix('file://')}-wal"
     if os.path.exists(log) and os.path.getsize(log):
         raise SourceChanged(
             f"{file.path} has changes in its write-ahead log, {log}, by which no one can tell "
             "what it was; write them into it by PRAGMA wal_checkpoint(TRUNCATE)"
         )
-    found: _Connection | None = getattr(_open, "connection", None)
-    if found is None or (found.process, found.file) != (os.getpid(), file):
-        found = _open.connection = _Connection(file)
-    return found.database.execute(query, values)
 
 
-class _SqliteRows(KeyedRows):
-    reader_name = "read_sqlite"
-    most = 500
+class _SqliteRows(Rows[dict[str, Any]]):
+    def __init__(self, database: Any, query: str, key: str) -> None:
+        listed = as_files(database, "read_sqlite")
+        file = listed[0]
+        if len(listed) != 1 or not is_local(file.path):
+            raise ArgumentError(
+                f"read_sqlite: database must be one file of this machine, got {listed!r}"
+            )
+        self._query = checked("read_sqlite", "query", query, _text)
+        self._key = checked("read_sqlite", "key", key, _text)
+        is_table = not self._query.split(None, 1)[1:]
+        table = _quoted(self._query) if is_table else f"({self._query}\n)"
+        self._select = f"SELECT {_quoted(self._key)}, * FROM {table}"
+        order = f"SELECT {_quoted(self._key)} FROM {table} ORDER BY 1"
+        try:
+            (size,) = _ask(file, _SIZE)[1][0]
+            if size > file.size:
+                raise RecordError(f"{file.path}: it is cut: it has {file.size:,} of {size:,} bytes")
+            found = [key for (key,) in _ask(file, order)[1]]
+        except _UNREADABLE as error:
+            raise RecordError(f"{file.path}: {error}: {order}; key={self._key!r}") from error
+        known: set[Any] = {None}
+        for each in found:
+            if each in known:
+                raise ArgumentError(
+                    f"read_sqlite: key must be of different values, and {brief(each)} is that of "
+                    f"several rows of {file.path}, or of one that has none, got key={self._key!r}"
+                )
+            known.add(each)
+        is_small = {*map(type, found)} <= {int}
+        self._keys: Any = np.array(found, np.int64) if is_small else found
+        given = {"query": self._query, "key": self._key}
+        super().__init__("read_sqlite", listed, [len(found)], given)
+        header = storage_of(file.path).read(file, 0, _HEADER)
+        self.sums = [zlib.crc32(repr(found).encode(), zlib.crc32(header))]
 
-    def ask(self, file: File, query: str, values: Sequence[Any] = ()) -> Found:
-        cursor = _execute(file, query, values)
-        return [column[0] for column in cursor.description], cursor.fetchall()
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        return {**super().source_identity, "query": hashed(self._query, self._key)[:16]}
 
-    def error_type(self) -> type[Exception]:
-        return sqlite3.Error
+    def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
+        parts = (records[start : start + _MOST] for start in range(0, len(records), _MOST))
+        return [row for part in parts for row in self._some(number, part)]
+
+    def _some(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
+        keys = [self._keys[record] for record in records]
+        keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
+        query = f"{self._select} WHERE {_quoted(self._key)} IN ({', '.join('?' * len(keys))})"
+        try:
+            names, rows = _ask(self.files[number], query, keys)
+        except _UNREADABLE as error:
+            if len(records) > 1:  # of one of them
+                return [row for record in records for row in self._some(number, [record])]
+            raise self.error(number, records[0], error) from error
+        found = {row[0]: dict(zip(names[1:], row[1:], strict=True)) for row in rows}
+        for key, record in zip(keys, records, strict=True):
+            if key not in found:
+                raise self.error(number, record, f"the row of key {key!r} is gone")
+        return [dict(found[key]) for key in keys]
+
+    def span(self, number: int, record: int) -> tuple[int, int]:
+        return 0, self.files[number].size
+
+
+def _quoted(name: str) -> str:
+    """A name as SQL has it, and no text, which one in `"` may be in SQLite."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise Unfit("a str that isn't empty")
+    return value.strip().removesuffix(";")
 
 
 def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[str, Any]]:
@@ -69,13 +158,12 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
     They come in the order of a key that no two share. Keys are read once; rows by lists of
     their keys, never by OFFSET, so that any order costs the same where the key is indexed.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
         database: The file.
         query: A table's name, or a SELECT whose columns have names of their own.
         key: The column of the key; by default that which SQLite has for each table.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: The key is missing in a row, or that of several; or the database is
@@ -89,12 +177,6 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
 
     Resume:
         Re-reads the keys.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         The keys: 8 bytes each, where all are ints; other ones as Python has them.

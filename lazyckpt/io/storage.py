@@ -8,11 +8,11 @@ import re
 import stat as modes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, StorageError
-from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.patterns import matching
 from lazyckpt.io.range_cache import RangeCache
 
@@ -32,12 +32,14 @@ class File:
         size: Its length in bytes.
         version: What changes with its content: the time of its last change in
             nanoseconds, or what an object store has: a version or an ETag.
+        digest: Sixteen hexadecimal digits for its content; "" if nobody has read it for that.
         cache: What keeps parts of it on this machine; no part of what the file is.
     """
 
     path: str
     size: int
     version: str
+    digest: str = field(default="", compare=False)
     cache: RangeCache | None = field(default=None, compare=False, repr=False)
 
     def record_origin(self, number: int) -> RowOrigin:
@@ -138,10 +140,29 @@ def gone(file: File) -> SourceChanged:
     return SourceChanged(f"{file.path} is gone since it was listed")
 
 
+def unreadable(file: File, error: OSError) -> PipelineError:
+    """The error for a file that the system doesn't give."""
+    if isinstance(error, FileNotFoundError):
+        return gone(file)
+    return StorageError(f"{file.path} can't be read: {os.strerror(error.errno or 0)}")
+
+
+def check_unchanged(file: File) -> None:
+    """Raise an error for a file that isn't what it was when it was listed, or is gone."""
+    try:
+        now = storage_of(file.path).stat(file.path)
+    except OSError as error:
+        raise unreadable(file, error) from error
+    if now != file:
+        raise changed(file, now)
+
+
 def difference(was: File, now: File) -> str:
     """What of a file differs, as a text."""
     if was.size != now.size:
         return f"it had {was.size:,} bytes and has {now.size:,}"
+    if was.digest and now.digest:
+        return f"its digest was {was.digest} and is {now.digest}"
     return f"its version was {was.version} and is {now.version}"
 
 
@@ -169,84 +190,54 @@ class LocalStorage:
     """Files of this machine. Reads are by position, so that threads and forks may share them."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, _Handle] = {}
-        self._lock = ForkLock()
+        self._handle = lru_cache(_MOST_OPEN)(_open)
 
     def list(self, pattern: str) -> Sequence[File]:
         pattern = _absolute(pattern)
         if not glob.has_magic(pattern):
             return [self.stat(pattern)]
-        known: dict[tuple[int, int], str] = {}
-        found = []
-        for path in matching(pattern):
-            status = os.stat(path)
-            if modes.S_ISDIR(status.st_mode):
-                continue
-            other = known.setdefault((status.st_dev, status.st_ino), path)
-            if other != path:
-                raise one_file(other, path)
-            found.append(_regular(path, status))
-        return found
+        found = ((path, os.stat(path)) for path in matching(pattern))
+        return [_regular(*each) for each in found if not modes.S_ISDIR(each[1].st_mode)]
 
     def stat(self, path: str) -> File:
         path = _absolute(path)
         return _regular(path, os.stat(path))
 
     def read(self, file: File, start: int, stop: int) -> bytes:
-        return self._read(self._handle(file), file, start, stop)
+        return self.read_ranges(file, [(start, stop)])[0]
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         handle = self._handle(file)
+        if not handle.has(file):
+            raise changed(file, handle.now(file.path))
         return [self._read(handle, file, start, stop) for start, stop in ranges]
 
     def _read(self, handle: _Handle, file: File, start: int, stop: int) -> bytes:
         try:
             found = os.pread(handle.fd, stop - start, start)
-            if len(found) == stop - start:
-                return found
-            parts = [found]
-            while (left := stop - start - sum(map(len, parts))) > 0:
-                part = os.pread(handle.fd, left, stop - left)
-                if not part:
+            while len(found) < stop - start:
+                more = os.pread(handle.fd, stop - start - len(found), start + len(found))
+                if not more:
                     raise changed(file, self.stat(file.path))
-                parts.append(part)
-            return b"".join(parts)
+                found += more
+            return found
         except OSError as error:
-            raise _unreadable(file, error) from error
-
-    def _handle(self, file: File) -> _Handle:
-        found = self._handles.get(file.path)
-        return found if found is not None and found.has(file) else self._opened(file)
-
-    def _opened(self, file: File) -> _Handle:
-        try:
-            found = _Handle(file.path)  # anew, where it may have been replaced
-        except FileNotFoundError:
-            raise gone(file) from None
-        except OSError as error:
-            raise _unreadable(file, error) from error
-        if not found.has(file):
-            raise changed(file, found.now(file.path))
-        with self._lock:
-            self._handles.pop(file.path, None)
-            if len(self._handles) >= _MOST_OPEN:
-                del self._handles[next(iter(self._handles))]
-            self._handles[file.path] = found
-        return found
+            raise unreadable(file, error) from error
 
 
-def _unreadable(file: File, error: OSError) -> StorageError:
-    return StorageError(f"{file.path} can't be read: {error.strerror}")
+def _open(file: File) -> _Handle:
+    try:
+        found = _Handle(file.path)
+    except OSError as error:
+        raise unreadable(file, error) from error
+    if not found.has(file):
+        raise changed(file, found.now(file.path))
+    return found
 
 
 def _absolute(path: str) -> str:
     """A path of this machine from its root on, of which two slashes are no other one."""
     return f"/{os.path.abspath(path.removeprefix('file://')).lstrip('/')}"
-
-
-def one_file(path: str, other: str) -> ArgumentError:
-    """The error where a file has two names."""
-    return ArgumentError(f"files: {path} and {other} are one file, by a link")
 
 
 def _regular(path: str, status: os.stat_result) -> File:

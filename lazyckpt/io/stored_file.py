@@ -14,8 +14,7 @@ class StoredFile(io.RawIOBase):
 
     Args:
         file: The file.
-        start: The first byte that it has of it.
-        stop: The byte behind the last; None for all.
+        size: How many of its bytes there are; None for all.
 
     Attributes:
         error: Why bytes could not be read, which libraries in C lose; None if they could.
@@ -23,9 +22,9 @@ class StoredFile(io.RawIOBase):
 
     error: Exception | None = None
 
-    def __init__(self, file: File, start: int = 0, stop: int | None = None) -> None:
-        self._file, self._start, self._at = file, start, 0
-        self._size = (file.size if stop is None else stop) - start
+    def __init__(self, file: File, size: int | None = None) -> None:
+        self._file, self._at = file, 0
+        self._size = file.size if size is None else size
 
     def readable(self) -> bool:
         return True
@@ -48,9 +47,8 @@ class StoredFile(io.RawIOBase):
         count = left if size is None or size < 0 else min(size, left)
         if not count:
             return b""
-        begin = self._start + self._at
         try:
-            found = storage_of(self._file.path).read(self._file, begin, begin + count)
+            found = storage_of(self._file.path).read(self._file, self._at, self._at + count)
         except Exception as error:
             self.error = error
             raise

@@ -6,7 +6,8 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +47,14 @@ class SampleScan(ContentScan):
     def name(self) -> str:
         return f"samples {self.compression}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
+        found = 0
+        for bounds in self._entries(file):
+            found = zlib.crc32(bounds.tobytes(), found)  # of what members hold nothing is read
+            yield bounds
+        return found
+
+    def _entries(self, file: File) -> Iterator[NDArray[Any]]:
         known = _energon(file)
         if known is not None:
             yield known
@@ -271,45 +279,15 @@ def read_tar(
 ) -> Rows[dict[str, Any]]:
     """The samples of tar files, by number, as WebDataset has them: dicts of bytes.
 
-    Members in a row whose names are alike up to the first dot are a sample:
-    `dir/7.jpg` and `dir/7.seg.png` are `{"__key__": "dir/7", "jpg": ..., "seg.png": ...}`,
-    extensions in lower case. Members without a dot, folders and links are left out.
-    Decoding is `map`'s. Where samples begin is found by one scan of the headers and kept in
-    an index of 8 bytes a sample; a `.tar.idx` of Megatron Energon beside a file is read
-    instead.
+    Members in a row whose names are alike up to the first dot are a sample: `dir/7.jpg` and
+    `dir/7.seg.png` are `{"__key__": "dir/7", "jpg": ..., "seg.png": ...}`, extensions in lower
+    case. Members without a dot, folders and links are left out. Decoding is `map`'s. A `.tar.idx`
+    of Megatron Energon beside a file is read in place of an index.
 
-    Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
-        compression: As of `read_text`.
-        max_record_bytes: A larger sample is an error; nothing of it is read.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who scans files, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Raises:
-        RecordError: A file is no tar file; or, when a sample is read, it is larger, cut, or
-            has two members of one extension; it names the record, its offset and the file.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 112 KiB of samples at a time, or one if that is larger.
+        RecordError: A file is no tar file; or a sample is cut, or has two members of one extension.
 
     >>> import lazyckpt as lz
     >>> import io, tarfile

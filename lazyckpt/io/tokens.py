@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -53,7 +54,6 @@ class TokenRows(Rows[NDArray[Any]]):
     """Rows of tokens as arrays: `length` of them from every `stride`-th on, or documents.
 
     Args:
-        reader: The reader's name.
         files: The files.
         parts: Where tokens are in each of them.
         length: As of `read_tokens`.
@@ -63,7 +63,6 @@ class TokenRows(Rows[NDArray[Any]]):
 
     def __init__(
         self,
-        reader: str,
         files: Files,
         parts: Sequence[TokenPart],
         length: int | None,
@@ -73,7 +72,16 @@ class TokenRows(Rows[NDArray[Any]]):
         self.length, self.stride, self._parts = length, stride or length, parts
         counts = list(map(self._count, files, parts))
         given = {"length": length, "stride": stride, **arguments}
-        super().__init__(reader, files, counts, {n: v for n, v in given.items() if v is not None})
+        given = {name: value for name, value in given.items() if value is not None}
+        super().__init__("read_tokens", files, counts, given)
+        self.sums = list(map(self._sum, files, parts))
+
+    def _sum(self, file: File, part: TokenPart) -> int:
+        """A checksum of what says where rows are in a file, and of what type."""
+        found = zlib.crc32(part.dtype.str.encode())
+        if self.length is not None or part.megatron is None:
+            return found
+        return zlib.crc32(_documents(file, part.megatron, part.dtype).bounds.tobytes(), found)
 
     def _count(self, file: File, part: TokenPart) -> int:
         if self.length is not None and self.stride is not None:
@@ -86,12 +94,6 @@ class TokenRows(Rows[NDArray[Any]]):
             f"read_tokens: {file.path} doesn't say where documents end: give length, the number "
             "of tokens in a row"
         )
-
-    @property
-    def source_identity(self) -> dict[str, Any]:
-        parts = self._parts[: len(self.files)]
-        beside = [part.megatron for part in parts if part.megatron is not None]
-        return {**super().source_identity, "digest": Files([*self.files, *beside]).digest}
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -282,8 +284,9 @@ def read_tokens(
     `.npy`, and `.npz` that isn't compressed. Rows are arrays that can't be written to; none
     reaches over the end of a file, where fewer than `length` tokens are left out.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         length: How many tokens a row has. None for documents as the `.idx` has them, and for
             the rows of arrays in two dimensions.
         stride: How many tokens there are from the beginning of one row to that of the next;
@@ -294,29 +297,14 @@ def read_tokens(
         name: The array's in an `.npz`, if there are several.
 
     Returns:
-        The rows, data for `source` and for `|`; `rows.lengths` is how many tokens each has,
-        for `plan_packing`.
+        The rows; `rows.lengths` is how many tokens each has, for `plan_packing`.
 
     Raises:
         ArgumentError: A file needs `length`, `dtype` or `name`, or its array has another shape.
         RecordError: A file is cut, or an index is not that of its file.
-        SourceChanged: When a file is read that changed since the listing.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
-        Some 112 KiB of rows at a time, or one if that is larger; of documents 8 bytes each, of up
-        to 256 files.
+        As of all readers, and 8 bytes for each document, of up to 256 files.
 
     >>> import lazyckpt as lz
     >>> import numpy as np
@@ -338,4 +326,4 @@ def read_tokens(
     listed = as_files(files, "read_tokens")
     parts = [_part(file, kind, passed, key) for file in listed]
     others = {"dtype": kind and kind.str, "offset": passed or None, "name": key}
-    return TokenRows("read_tokens", listed, parts, size, step, others)
+    return TokenRows(listed, parts, size, step, others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain, naming, runnable
@@ -27,12 +27,26 @@ def matching(state: State, chain: Chain) -> State:
     if not differences:
         check_rank(state, chain)
         return state
+    reasons = "".join(f"    {reason}\n" for reason in _reasons(state.stages, chain))
     remedy = _remedy(state, chain)
     raise StateMismatch(
         "the state belongs to another pipeline:\n"
-        f"{differences}"
+        f"{differences}{reasons}"
         f"{remedy}strict=False takes it as it is"
     )
+
+
+def _reasons(old: Entries, chain: Chain) -> Iterator[str]:
+    """What data say of how they differ from those that a state knows."""
+    (was, *_), call = old, chain.calls[0]
+    before = call.combinator.elastic.before
+    if before is not None and was.name == call.name and "digest" in was.known:
+        try:
+            before(was.known, **call.arguments)
+        except Unfit as unfit:
+            yield str(unfit)
+    for entries, inner in zip(was.pipelines, call.chains, strict=False):
+        yield from _reasons(entries, inner)
 
 
 def check_rank(state: State, chain: Chain) -> None:
@@ -62,8 +76,8 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     Items delivered so far stay delivered, and the rest comes in the new
     pipeline's shape. What may change:
 
-    - the size of batches, the length of the rows of `concat_then_split`, the number of shards,
-      the count of a `repeat`
+    - the size of batches, the length of packed rows, the number of shards, the count of a
+      `repeat`
     - functions and what they are called with, what fills up packed rows, and stages of
       functions, which may be inserted or removed: from here on
     - `exclude` inserted, or its ranges: what it leaves out from here on
@@ -236,32 +250,39 @@ def _counterparts(was: Chain, now: Chain) -> Iterator[tuple[int, Chain, Chain]]:
 
 
 def _before(pairs: list[Pair], chain: Chain) -> Chain:
-    """The chain with the arguments that its stages had."""
+    """The chain with the arguments that its stages had, but for those that carry them over."""
     calls = list(chain.calls)
-    calls[0] = calls[0].replaced(**_arguments_before(pairs[0], calls[0]))
-    for pair in pairs[1:]:
+    for pair in pairs:
         if pair.met:
             call = calls[pair.new - 1]
-            known, checks = call.combinator.signature.parameters, call.combinator.checks
-            was = pair.was.known if pair.was is not None else {}
-            try:
-                old = {
-                    name: checked(call.name, name, decode(was[name]), checks[name])
-                    if name in was
-                    else known[name].default
-                    for name in pair.changed
-                    if name in checks and not call.combinator.changes_items(name)
-                }
-                if any(each is inspect.Parameter.empty for each in old.values()):
-                    raise InvalidState("the state lacks an argument")
-            except MISFITS as error:
-                raise _refused(pair, str(error)) from None
+            old = _arguments_before(pair, call)
+            if pair.new > 1 and call.combinator.elastic.rebase is None:
+                old |= _told(pair, call, but=old)
             calls[pair.new - 1] = call.replaced(**old)
     return Chain(tuple(calls))
 
 
+def _told(pair: Pair, call: Call, but: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that differ, as the state has them."""
+    known, checks = call.combinator.signature.parameters, call.combinator.checks
+    was = pair.was.known if pair.was is not None else {}
+    try:
+        old = {
+            name: checked(call.name, name, decode(was[name]), checks[name])
+            if name in was
+            else known[name].default
+            for name in pair.changed
+            if name in checks and name not in but and not call.combinator.changes_items(name)
+        }
+        if any(each is inspect.Parameter.empty for each in old.values()):
+            raise InvalidState("the state lacks an argument")
+    except MISFITS as error:
+        raise _refused(pair, str(error)) from None
+    return old
+
+
 def _arguments_before(pair: Pair, call: Call) -> dict[str, Any]:
-    """The data of a source as they were, where they have become more."""
+    """The data as they were, where they have become more."""
     if not pair.changed or call.combinator.elastic.before is None or pair.was is None:
         return {}
     try:
@@ -280,7 +301,7 @@ def _check(pair: Pair, chain: Chain) -> set[str]:
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         for name in pair.changed:
             wanted = call.combinator.elastic.changes.get(name)
-            may = wanted == "blind" or (wanted and not machine.rate.whole_epoch)
+            may = wanted in ("blind", "grown") or (wanted and not machine.rate.whole_epoch)
             if not may and name != "seed":  # which may begin with an epoch
                 raise _refused(pair, f"{name} decides the order")
         _arguments_before(pair, call)
@@ -421,7 +442,7 @@ def _rebuilt(
         if pair.new == 1:
             here = _source(pair, part, call)
         elif machine.owns:
-            here = (here, *(part.own or ()))
+            here = (here, *_rebased(pair, part.own or (), call))
             if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
                 raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
             if pairs[0].changed and machine.rate.whole_epoch:
@@ -441,14 +462,19 @@ def _source(pair: Pair, part: Place, call: Call) -> Position:
     assert pair.was is not None
     if not pair.was.pipelines:
         return part.own
-    own = part.own or ()
-    position = part.children, *own
-    if (pair.changed or pair.functions) and call.combinator.elastic.rebase is not None:
-        try:
-            position = call.combinator.elastic.rebase(position, pair.was, **call.arguments)
-        except Unfit as unfit:
-            raise _refused(pair, str(unfit)) from None
-    return position
+    return _rebased(pair, (part.children, *(part.own or ())), call)
+
+
+def _rebased(pair: Pair, own: Position, call: Call) -> Position:
+    """A source's position, or a stage's own part, where arguments that it depends on changed."""
+    elastic = call.combinator.elastic
+    names = [name for name in pair.changed if elastic.changes.get(name) != "blind"]
+    if elastic.rebase is None or not (names or pair.functions):
+        return own
+    try:
+        return elastic.rebase(own, pair.was, **call.arguments)
+    except Unfit as unfit:
+        raise _refused(pair, str(unfit)) from None
 
 
 def _begun(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -161,16 +163,22 @@ def _tokens(item: Any) -> list[dict[str, Any]]:
     return [dict(zip(features, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def concat_then_split(items: Items, length: int, drop_last: bool, pad: Any) -> Items:
-    split = toolz.partition if drop_last else toolz.partition_all
-
+def concat_then_split(items: Items, length: Any, drop_last: bool, pad: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         tagged = [(i, t) for i, x in enumerate(items(epoch)) for t in _tokens(x)]
-        for part in split(length, tagged):
+        for number in itertools.count():
+            size = _length(length, number)
+            part, tagged = tagged[:size], tagged[size:]
+            if not part or (drop_last and len(part) < size):
+                return
             runs = toolz.partitionby(toolz.first, part)
-            yield _row([[token for _, token in run] for run in runs], length, pad)
+            yield _row([[token for _, token in run] for run in runs], size, pad)
 
     return each
+
+
+def _length(length: Any, rows: int) -> int:
+    return int(length(rows)) if callable(length) else int(length)
 
 
 def _fitting(tokens: list[Any], length: int, overflow: str) -> list[list[Any]]:
@@ -184,25 +192,41 @@ def _fitting(tokens: list[Any], length: int, overflow: str) -> list[list[Any]]:
 def _binned(prefer: Callable[[int], int]) -> Callable[..., Items]:
     """Of the rows with room, a sequence goes into that which is preferred."""
 
-    def model(items: Items, length: int, num_bins: int, overflow: str, pad: Any) -> Items:
+    def placed(bins: list[Any], tokens: list[Any], size: int, most: float, overflow: str) -> bool:
+        parts = _fitting(tokens, size, overflow)
+        if not parts:
+            return True
+        rooms = [size - sum(map(len, held)) for held in bins]
+        fits = [n for n, room in enumerate(rooms) if room >= len(parts[-1])]
+        needed = len(parts) - bool(fits)
+        if needed and bins and len(bins) + needed > most:
+            return False
+        bins += [[part] for part in parts[:-1]]
+        if not fits:
+            fits, rooms = [len(bins)], [*rooms, *[0] * len(parts)]
+            bins.append([])
+        bins[min(fits, key=lambda n: prefer(rooms[n]))].append(parts[-1])
+        return True
+
+    def model(items: Items, length: Any, num_bins: int, overflow: str, pad: Any) -> Items:
         def each(epoch: int) -> Iterator[Any]:
-            bins: list[list[list[dict[str, Any]]]] = []
-            for item in items(epoch):
-                parts = _fitting(_tokens(item), length, overflow)
-                if not parts:
-                    continue
-                rooms = [length - sum(map(len, held)) for held in bins]
-                fits = [n for n, room in enumerate(rooms) if room >= len(parts[-1])]
-                needed = len(parts) - bool(fits)
-                if needed and len(bins) + needed > num_bins:
-                    yield from (_row(held, length, pad) for held in bins)
-                    bins, fits = [], []
-                bins += [[part] for part in parts[:-1]]
-                if not fits:
-                    fits, rooms = [len(bins)], [*rooms, *[0] * len(parts)]
-                    bins.append([])
-                bins[min(fits, key=lambda n: prefer(rooms[n]))].append(parts[-1])
-            yield from (_row(held, length, pad) for held in bins)
+            stream: Iterator[list[Any]] = map(_tokens, items(epoch))
+            number, is_more = 0, True
+            held: list[Any] = []  # of rows that another length ended
+            while held or is_more:
+                size = _length(length, number)
+                bins: list[Any] = []
+                for tokens in held:
+                    placed(bins, tokens, size, math.inf, overflow)
+                is_more = False
+                for tokens in stream:
+                    if not placed(bins, tokens, size, num_bins, overflow):
+                        stream, is_more = itertools.chain([tokens], stream), True
+                        break
+                while bins and _length(length, number) == size:
+                    yield _row(bins.pop(0), size, pad)
+                    number += 1
+                held = [part for parts in bins for part in parts]
 
         return each
 

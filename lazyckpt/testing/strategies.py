@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -53,6 +53,10 @@ from lazyckpt.testing.sources import (
     small,
     sources,
     spans,
+)
+
+lengths = st.dictionaries(st.integers(1, 8), sizes, max_size=3).map(
+    lambda points: lz.schedule({0: 2, **points})
 )
 
 
@@ -199,6 +203,12 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "concat_then_split(pad)": sizes.map(
         lambda n: lz.map(features) | lz.concat_then_split(n, pad={"x": -100, "y": 0.5})
     ),
+    "concat_then_split(schedule)": st.builds(
+        lambda fn, lengths, drop: lz.map(fn) | lz.concat_then_split(lengths, drop_last=drop),
+        st.sampled_from([tokens, features]),
+        lengths,
+        st.booleans(),
+    ),
     "pack_first_fit": st.builds(
         lambda fn, n, bins, long: lz.map(fn) | lz.pack_first_fit(n, num_bins=bins, overflow=long),
         st.sampled_from([tokens, features]),
@@ -212,6 +222,18 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         st.sampled_from([2, 3, 6]),
         sizes,
         overflows,
+    ),
+    "pack_first_fit(schedule)": st.builds(
+        lambda fn, n, bins: lz.map(fn) | lz.pack_first_fit(n, num_bins=bins, overflow="split"),
+        st.sampled_from([tokens, features]),
+        lengths,
+        sizes,
+    ),
+    "pack_best_fit(schedule)": st.builds(
+        lambda fn, n, bins: lz.map(fn) | lz.pack_best_fit(n, num_bins=bins, overflow="truncate"),
+        st.sampled_from([tokens, features]),
+        lengths,
+        sizes,
     ),
     "shard_batch": st.builds(
         lambda size, index: (
@@ -262,7 +284,7 @@ def _mixed(
     return join
 
 
-def _falling(weights: list[float]) -> lz.types.Schedule:
+def _falling(weights: list[float]) -> lz.types.Schedule[Sequence[float]]:
     points = {0: weights, 3: weights[::-1], 9: [1.0] * len(weights)}
     return lz.schedule(points, interpolate="linear")
 

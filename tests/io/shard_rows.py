@@ -38,17 +38,3 @@ def mds(n: int) -> dict[str, Any]:
         "typed": np.arange(n + 1, dtype=np.int16),
         "fixed": np.full((2, 3), n, np.float32),
     }
-
-
-def litdata(n: int) -> dict[str, Any]:
-    """Item number `n` of litData, as it was written."""
-    return {
-        "int": n,
-        "float": n / 4,
-        "str": "ä" * n,
-        "bytes": bytes(range(n)),
-        "bool": n % 2 == 0,
-        "array": np.arange(n, dtype=np.int32),
-        "matrix": np.full((2, n), n, np.float32),
-        "pair": (n, ["b" * n]),
-    }

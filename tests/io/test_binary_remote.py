@@ -11,7 +11,7 @@ import pytest
 
 import lazyckpt as lz
 from tests.io.cases import check_reader
-from tests.io.shard_rows import DATA, litdata, mds
+from tests.io.shard_rows import DATA, mds
 
 
 def test_documents_are_read_from_fsspec() -> None:
@@ -39,9 +39,3 @@ def test_shards_are_read_from_fsspec(compression: str) -> None:
     index = f"{remote(DATA / 'mds' / compression)}/index.json"
     rows = [{name: mds(n)[name] for name in ("array", "int", "str")} for n in range(7)]
     check_reader(lz.io.read_mds(index, columns=["array", "int", "str"]), rows)
-
-
-@pytest.mark.parametrize("name", ["plain", "zstd"])
-def test_chunks_are_read_from_fsspec(name: str) -> None:
-    index = f"{remote(DATA / 'litdata' / name)}/index.json"
-    check_reader(lz.io.read_litdata(index), [litdata(n) for n in range(5)])

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import lazyckpt as lz
@@ -28,8 +26,6 @@ from lazyckpt.io import gzip as gzip_content
 from tests.helpers import printed
 from tests.io.cases import check_reader, folder, written, zstd
 from tests.io.formats import archive, bgzf
-
-FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
 
 
 def skippable(data: bytes) -> bytes:
@@ -47,27 +43,6 @@ PIECES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     ),
 }
 STREAMED = {"xz": (".xz", lzma.compress), "bz2": (".bz2", bz2.compress), **PIECES}
-
-
-@pytest.mark.parametrize("kind", PIECES)
-def test_lines_keep_all_laws(kind: str) -> None:
-    suffix, compress = PIECES[kind]
-
-    @FEW
-    @given(st.lists(st.lists(st.text("ab\n", max_size=9), max_size=4), min_size=1, max_size=2))
-    def holds(texts: list[list[str]]) -> None:
-        contents = [b"".join(compress(part.encode()) for part in parts) for parts in texts]
-        files = written(contents, suffix)
-        found = [text for parts in texts for text in _lines("".join(parts))]
-        check_reader(lz.io.read_text(files), found)
-        streamed = lz.source(files) | lz.flat_map(lz.io.iter_text)
-        assert list(streamed) == found
-
-    holds()
-
-
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 TEXT = "".join(f"{n} {'word' * (n % 9)}\n" for n in range(1000))

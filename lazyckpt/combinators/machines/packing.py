@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from lazyckpt.combinators.machines.token_rows import Features
 from lazyckpt.combinators.map import map as mapped
+from lazyckpt.combinators.schedule import Schedule
 from lazyckpt.core.call import Call
+from lazyckpt.core.checks import Unfit, brief, positive
+from lazyckpt.core.content import Entry, decode
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import Machine, Reread, anchored, within
 from lazyckpt.core.stages import stateful
+from lazyckpt.errors import PipelineError
 from lazyckpt.pipeline import Stage
 
 Placed: TypeAlias = tuple[Position, Features]  # a row, and the position after it
@@ -38,30 +42,86 @@ def traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
     return mapped(marked) | Stage((call,)) | mapped(found)
 
 
+def length_after(name: str, length: int | Schedule[int], rows: int) -> int:
+    """How long the next row is after so many of them."""
+    if not isinstance(length, Schedule):
+        return length
+    found: Any = length(rows)
+    try:
+        return int(positive(found))
+    except Unfit as unfit:
+        raise PipelineError(f"{name}: length({rows}) must be {unfit}, got {brief(found)}") from None
+
+
 def packed(
     name: str,
     upstream: Machine[Any],
-    rows: Callable[[Read, Position, int], Iterator[Placed]],
-    rereads: Callable[[Position], list[Reread]],
+    length: int | Schedule[int],
+    rows: Callable[..., Iterator[Placed]],
+    rereads: Callable[..., Reread],
+    check: Callable[..., object],
 ) -> Machine[Features]:
-    """The rows that `rows(before, anchor, given)` makes, each with the position after it."""
+    """The rows that `rows(before, anchor, number, *own)` makes, each with the position after it.
+
+    A stage whose lengths follow a schedule counts its rows, in front of its own part.
+
+    Args:
+        name: The stage's.
+        upstream: The machine before it.
+        length: The length of its rows.
+        rows: Makes rows, of which the first has a number, each with `(anchor, *own)` after it.
+        rereads: From `(anchor, *own)`, what a resume reads again.
+        check: Called with its own part.
+    """
+    is_counted = isinstance(length, Schedule)
 
     def flow(position: Position) -> Flow[Features]:
-        anchor, given = position
+        anchor, *own = position
+        number = own.pop(0) if is_counted else 0
         before = _read(upstream, anchor)
 
+        def placed(anchor: Position, *own: Any) -> Position:
+            return (anchor, number, *own) if is_counted else (anchor, *own)
+
         def made() -> Iterator[Features]:
-            nonlocal position
-            for after, row in rows(before, anchor, given):
-                position = after
+            nonlocal position, number
+            for after, row in rows(before, anchor, number, *own):
+                number += 1
+                position = placed(*after)
                 yield row
-            position = before.reached(), 0
+            position = placed(before.reached(), 0)
 
         return Flow(made(), lambda: position)
 
+    def fits(*own: Any) -> None:
+        check(*(own[1:] if is_counted and within(name, *own[:1]) >= 0 else own))
+
     return stateful(
-        name, upstream, check=lambda given: within(name, given), rereads=rereads, flow=flow
+        name,
+        upstream,
+        first=(0, 0) if is_counted else (0,),
+        check=fits,
+        rereads=lambda position: [rereads(position[0], *position[1 + is_counted :])],
+        flow=flow,
     )
+
+
+def fixed_length(before: Entry) -> int | None:
+    """The length of rows as a state has it; None for a schedule."""
+    length = before.known["length"]
+    is_fixed = isinstance(length, int) or (isinstance(length, dict) and "int" in length)
+    return int(decode(length)) if is_fixed else None
+
+
+def recounted(own: Sequence[Any], before: Entry, length: int | Schedule[int]) -> Sequence[Any]:
+    """A part of its own behind the number of rows so far, 0 if nobody needs it."""
+    if fixed_length(before) is None:
+        return own
+    if isinstance(length, Schedule):
+        raise Unfit(
+            "its rows were not counted, so nobody knows where it stands in a schedule; give an int"
+        )
+    return (0, *own)
 
 
 class Read(NamedTuple):
