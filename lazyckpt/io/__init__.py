@@ -11,7 +11,7 @@ Names are imported when first used. Each module imports only from those before i
 - content, rows, lines, ranges
 - columns, schemas, groups
 - text, csv and a reader for each other format
-- stream, encoders, conversion, indexing, converting
+- stream, encoders, conversion, indexing
 """
 
 from __future__ import annotations
