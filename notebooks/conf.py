@@ -57,7 +57,8 @@ _FIELD = re.compile(r"^(State|Resume|Random access|Rank-free|Memory|Source):$")
 def in_restructured_text(app, what, name, obj, options, lines):
     """Docstrings as Sphinx reads them.
 
-    What only ours have is listed with arguments and errors; indented code is code.
+    What only ours have is listed with arguments and errors; indented code is code. Readers link to
+    what they share.
     """
     found: list[str] = []
     for line in lines:
@@ -66,7 +67,7 @@ def in_restructured_text(app, what, name, obj, options, lines):
         elif _begins_code(found, line):
             found += ["::", "", line]
         else:
-            found.append(_FIELD.sub(r":\1:", line))
+            found.append(_FIELD.sub(r":\1:", line).replace("See `Rows`", "See :py:class:`Rows`"))
     lines[:] = found
 
 

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from time import perf_counter
+from typing import Any
 
 from lazyckpt.cli.arguments import add_reading, at_least
-from lazyckpt.io.conversion import FORMATS
-from lazyckpt.io.converting import converting
-from lazyckpt.io.indexing import READERS
+from lazyckpt.combinators.flat_map import flat_map
+from lazyckpt.combinators.map import map as mapped
+from lazyckpt.combinators.source import source
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.local import processes
+from lazyckpt.io.conversion import FORMATS, LISTING, convert
+from lazyckpt.io.decompress import compression_of
+from lazyckpt.io.files import files
+from lazyckpt.io.indexing import READERS, format_of
+from lazyckpt.io.stream import iter_jsonl, iter_text
+from lazyckpt.pipeline import Pipeline
 
 DESCRIPTION = """\
 Reads files and writes their rows to others, of N rows each, with a listing of counts and
@@ -18,6 +30,7 @@ EXAMPLES = """\
   lazyckpt convert 'corpus/*.jsonl.gz' shards --rows 100000 --format parquet
   lazyckpt convert 'tokens/*.parquet' bins --rows 1000000 --format tokens --column ids
 """
+_STREAMS: dict[str, Callable[[Any], Iterator[Any]]] = {"text": iter_text, "jsonl": iter_jsonl}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,15 +66,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    return converting(
-        chosen.patterns,
+    listed = files(chosen.patterns)
+    executor: Executor | None = processes(chosen.workers) if chosen.workers else None
+    begun = perf_counter()
+    form = chosen.read_as or format_of(listed)
+    pipeline: Pipeline[Any]
+    if form in _STREAMS and any(compression_of(file.path) for file in listed):
+        pipeline = source(listed) | flat_map(_STREAMS[form])  # by number they are read twice
+    else:
+        given = {"index_dir": chosen.index_dir, "executor": executor, "progress": True}
+        pipeline = source(READERS[form](listed, **given))
+    if chosen.column is not None:
+        pipeline = pipeline | mapped(itemgetter(chosen.column))
+    made = convert(
+        pipeline,
         chosen.folder,
-        form=chosen.format,
-        rows=chosen.rows,
-        read_as=chosen.read_as,
-        column=chosen.column,
+        format=chosen.format,
+        rows_per_file=chosen.rows,
         dtype=chosen.dtype,
-        index_dir=chosen.index_dir,
-        workers=chosen.workers,
+        executor=executor,
         on_error=chosen.on_error,
+        progress=True,
     )
+    seconds, size = perf_counter() - begun, sum(file.size for file in made)
+    print(
+        f"{len(made):,} files, {size:,} bytes, in {seconds:.1f} s; {chosen.folder}/{LISTING} says "
+        "more"
+    )
+    return 0

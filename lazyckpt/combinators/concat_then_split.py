@@ -55,7 +55,8 @@ def concat_then_split(
     """Rows of `length` tokens out of all sequences end to end, cut wherever a row is full.
 
     An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
-    or a mapping of several features of one length n.
+    or a mapping of several features of one length n. A feature that is one number or text
+    belongs to each token of its sequence.
 
     A row is a dict of arrays of shape `(length, ...)`: the features, or `tokens`;
     `segment_ids`, int32, which number the sequences in the row from 1, with 0

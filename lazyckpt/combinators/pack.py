@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from toolz import concat
 
@@ -100,7 +100,8 @@ def pack_first_fit(
     """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
 
     An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
-    or a mapping of several features of one length n, such as a loss mask beside the tokens.
+    or a mapping of several features of one length n, such as a loss mask beside the tokens. A
+    feature that is one number or text belongs to each token of its sequence.
 
     A sequence goes into the first of the rows that has room for it. When none
     has, all of them are given, in order, and new ones begun with it.
@@ -268,6 +269,9 @@ class _BestFit:
         insort(self._rising, (room, len(self._rising)))
 
 
+_Sized: TypeAlias = tuple[int, Features]  # a sequence, and how long it is
+
+
 class _Bins:
     """Rows that are filled at once."""
 
@@ -276,29 +280,31 @@ class _Bins:
         self.rows: list[list[Features]] = []
         self._rooms = rooms
 
-    def put(self, features: Features, most: float) -> bool:
-        """Put a sequence into a row; False if there is no room for it in so many rows."""
-        size = _size(features)
-        whole: list[Features] = []
-        if size > self.length:
-            whole = cut_to_fit(self.name, size, features, self.length, self.overflow)
-            features = whole.pop() if whole else {}
-            size = _size(features)
-        if not size:
-            return True
-        chosen = self._rooms.place(size)
-        begun = len(whole) + (chosen < 0)
-        if begun and self.rows and len(self.rows) + begun > most:
-            return False
-        for part in whole:
-            self.rows.append([part])
-            self._rooms.add(0)
-        if chosen < 0:
-            chosen = len(self.rows)
-            self.rows.append([])
-            self._rooms.add(self.length - size)
-        self.rows[chosen].append(features)
-        return True
+    def fill(self, sequences: Iterable[_Sized], most: float) -> _Sized | None:
+        """Put sequences into rows; return the first without room in so many, or None."""
+        rows, rooms, length = self.rows, self._rooms, self.length
+        for sequence in sequences:
+            size, features = sequence
+            whole: list[Features] = []
+            if size > length:
+                whole = cut_to_fit(self.name, size, features, length, self.overflow)
+                features = whole.pop() if whole else {}
+                size = _size(features)
+            if not size:
+                continue
+            chosen = rooms.place(size)
+            if whole or chosen < 0:
+                if rows and len(rows) + len(whole) + (chosen < 0) > most:
+                    return sequence
+                for part in whole:
+                    rows.append([part])
+                    rooms.add(0)
+                if chosen < 0:
+                    chosen = len(rows)
+                    rows.append([])
+                    rooms.add(length - size)
+            rows[chosen].append(features)
+        return None
 
     def after(self, given: int) -> list[list[Features]]:
         """The rows after so many."""
@@ -333,20 +339,18 @@ def _binned(
     def rows(
         before: Read, anchor: Position, number: int, given: int, *own: Any
     ) -> Iterator[Placed]:
-        stream: Iterator[Features] = (as_sequence(name, item)[1] for item in before.items)
+        stream: Iterator[_Sized] = map(partial(as_sequence, name), before.items)
         held: list[Features] = []
 
         def filled(size: int, most: int) -> tuple[_Bins, bool]:
             """Rows of what is held and read, and whether there is more than they have room for."""
             nonlocal stream
             bins = _Bins(name, size, overflow, begin())
-            for features in held:
-                bins.put(features, math.inf)
-            for features in stream:
-                if not bins.put(features, most):
-                    stream = chain([features], stream)
-                    return bins, True
-            return bins, False
+            bins.fill(zip(map(_size, held), held, strict=True), math.inf)
+            left = bins.fill(stream, most)
+            if left is not None:
+                stream = chain([left], stream)
+            return bins, left is not None
 
         size = length_after(name, length, number)
         past = [*own]

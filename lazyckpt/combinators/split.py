@@ -13,18 +13,23 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.filter import selected
 from lazyckpt.combinators.machines.key_hash import Key, key_hash
 from lazyckpt.combinators.machines.reordered import Listed, reordered, table_length
+from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import (
+    Shown,
     Unfit,
+    as_column,
     at_least,
     boolean,
     checked,
     finite,
-    function,
     natural,
     optional,
 )
+from lazyckpt.core.content import digest
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import derive, hashes
+from lazyckpt.core.registry import Elastic
+from lazyckpt.core.show import show
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping
@@ -40,6 +45,55 @@ def _rising(start: float, stop: float, **_: Any) -> None:
         raise ArgumentError(f"hash_range: start={start} is above stop={stop}")
 
 
+class Keys(Shown):
+    """A key for each item, in their order. Equal by contents."""
+
+    def __init__(self, values: Sequence[Key]) -> None:
+        self.values = values
+
+    @cached_property
+    def digest(self) -> str:
+        """How many there are, and a digest of them."""
+        return f"{len(self.values)} {digest(b''.join(map(_as_bytes, self.values)))}"
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest == other.digest if isinstance(other, Keys) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return show(self.values)
+
+
+def _as_bytes(key: Key) -> bytes:
+    return key_hash("hash_range", "key", key).to_bytes(8, "little")
+
+
+def _key(value: Any) -> Any:
+    if callable(value) or isinstance(value, Keys):
+        return value
+    column = as_column(value)
+    if isinstance(column, np.ndarray) and column.ndim == 1:
+        column = column.tolist()
+    if not isinstance(column, (list, tuple, range)):
+        raise Unfit("a function, or a sequence of keys, one for each item")
+    return Keys(column)
+
+
+def _as_it_was(known: Mapping[str, Any], key: Any, **_: Any) -> dict[str, Any]:
+    """The keys that a state knows, to which others were appended."""
+    told = known.get("key")
+    if told is None and not isinstance(key, Keys):
+        return {}
+    if not isinstance(told, dict) or "Keys" not in told or not isinstance(key, Keys):
+        raise Unfit("key decides the order")
+    first = Keys(key.values[: int(told["Keys"].split()[0])])
+    if first.digest != told["Keys"]:
+        raise Unfit("the keys that the state knows aren't the first ones of these")
+    return {"key": first}
+
+
 _unit = finite("from 0 to 1", lambda value: 0 <= value <= 1)
 
 
@@ -49,11 +103,12 @@ _unit = finite("from 0 to 1", lambda value: 0 <= value <= 1)
         "start": _unit,
         "stop": _unit,
         "seed": natural,
-        "key": optional(function),
+        "key": optional(_key),
         "inverted": boolean,
     },
     validate=_rising,
-    functions=lambda key, **_: {"key": "look"} if key else {},
+    functions=lambda key, **_: {"key": "look"} if callable(key) else {},
+    elastic=Elastic(changes={"key": "grown"}, before=_as_it_was),
 )
 def hash_range(
     upstream: Machine[A],
@@ -61,40 +116,43 @@ def hash_range(
     stop: float,
     *,
     seed: int,
-    key: Callable[[A], Key] | None = None,
+    key: Callable[[A], Key] | Sequence[Key] | Keys | None = None,
     inverted: bool = False,
 ) -> Machine[A]:
     """The items whose hash, from 0 up to but without 1, is at least `start` and below `stop`.
 
-    An item keeps its hash when data are added: with `key` always, else when they are added
+    An item keeps its hash when data are added: with `key` always, otherwise if they are added
     at the end.
 
     Args:
         start: From 0 to 1.
         stop: From `start` to 1.
         seed: An int >= 0; another seed gives other hashes.
-        key: What of an item is hashed, a str, bytes or an int; items with the same are always
-            together. None for its number.
+        key: The key to hash, a str, bytes or an int, as a function of the item, or as a
+            sequence with the key of each item, such as a column of a table; items with the
+            same key are always together. None for the number of the item.
         inverted: Whether to give the other items instead.
 
     Raises:
-        ArgumentError: Without `key`, where upstream has no random access.
+        ArgumentError: Without a function, where upstream has no random access, or not as many
+            items as there are keys.
         TypeError: For a key that is no str, bytes or int.
 
     State:
-        A count of items; with `key`, none.
+        A count of items; with a function, none. With a sequence, a digest of the keys; `rebase`
+        follows keys that are appended, with the data.
 
     Resume:
         Re-reads nothing.
 
     Random access:
-        Kept; with `key`, no.
+        Kept; with a function, no.
 
     Rank-free:
-        Yes; with `key`, no.
+        Yes; with a function, no.
 
     Memory:
-        8 bytes for each of its items; with `key`, none.
+        8 bytes for each of its items, and the keys; with a function, none.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(12)) | lz.hash_range(0, 0.5, seed=0))
@@ -102,14 +160,23 @@ def hash_range(
     """
     low, high = (math.floor(each * 2.0**64) for each in (start, stop))
     mixed = derive(seed, "hash_range")
-    if key is not None:
-        salt = mixed.to_bytes(8, "little")
-        return selected(
-            upstream,
-            lambda item: (low <= key_hash("hash_range", "key", key(item), salt) < high) != inverted,
-        )
-    length = table_length("hash_range", upstream, ", so that items have no number; give `key`")
-    order = Listed(_numbers(mixed, length, low, high, inverted))
+    salt = mixed.to_bytes(8, "little")
+
+    def is_inside(value: Key) -> bool:
+        return (low <= key_hash("hash_range", "key", value, salt) < high) != inverted
+
+    if callable(key):
+        return selected(upstream, lambda item: is_inside(key(item)))
+    length = table_length(
+        "hash_range", upstream, ", so that items have no number; give `key` as a function"
+    )
+    if key is None:
+        order = Listed(_numbers(mixed, length, low, high, inverted))
+    else:
+        values = key.values if isinstance(key, Keys) else key
+        if len(values) != length:
+            raise ArgumentError(f"hash_range: {len(values):,} keys for {length:,} items")
+        order = Listed(np.flatnonzero(np.fromiter(map(is_inside, values), bool, length)))
     return reordered("hash_range", upstream, len(order), lambda epoch: order)
 
 
@@ -138,17 +205,23 @@ def _fractions(value: Any) -> list[float]:
 
 @overload
 def split(
-    fractions: Mapping[str, float], *, seed: int, key: Callable[[Any], Key] | None = None
+    fractions: Mapping[str, float],
+    *,
+    seed: int,
+    key: Callable[[Any], Key] | Sequence[Key] | None = None,
 ) -> dict[str, Keeping[object]]: ...
 @overload
 def split(
-    fractions: Sequence[float], *, seed: int, key: Callable[[Any], Key] | None = None
+    fractions: Sequence[float],
+    *,
+    seed: int,
+    key: Callable[[Any], Key] | Sequence[Key] | None = None,
 ) -> tuple[Keeping[object], ...]: ...
 def split(
     fractions: Mapping[str, float] | Sequence[float],
     *,
     seed: int,
-    key: Callable[[Any], Key] | None = None,
+    key: Callable[[Any], Key] | Sequence[Key] | None = None,
 ) -> Any:
     """Stages for disjoint parts of the data, such as train, validation and test.
 
@@ -159,8 +232,9 @@ def split(
         fractions: The share of each part, from 0 to 1, of a sum of at most 1, in a list or by
             name; what is left is in no part. Shares are those of many items, not exact ones.
         seed: An int >= 0; the same seed gives the same parts.
-        key: What of an item decides, a str, bytes or an int, so that items with the same are
-            in one part; None for its number, which keeps random access.
+        key: The key that decides, a str, bytes or an int, as a function of the item or as a
+            sequence with the key of each item; items with the same key are in one part. None for
+            the number of the item. A sequence and None keep random access.
 
     Returns:
         A stage for each, `hash_range`, in a tuple or by name.
@@ -178,7 +252,7 @@ def split(
 
 
 def kfold(
-    k: int, *, seed: int, key: Callable[[Any], Key] | None = None
+    k: int, *, seed: int, key: Callable[[Any], Key] | Sequence[Key] | None = None
 ) -> list[tuple[Keeping[object], Keeping[object]]]:
     """Stages for training and validation data, k times: each item is once in the latter.
 

@@ -100,7 +100,8 @@ class Call(Frozen):
         """
         for name in self.combinator.elastic.changes:
             value = self._arguments.get(name)
-            if is_function(value) and not self.combinator.changes_items(name):
+            is_role = name in self.functions or self.combinator.changes_items(name)
+            if is_function(value) and not is_role:
                 yield f"{self.name}: {name}={show(value)}", value
         for call in chain.from_iterable([each.calls for each in self.chains]):
             yield from call.unnamed

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lazyckpt.core.checks import Shown, Unfit, brief
-from lazyckpt.core.frames import kinds
+from lazyckpt.core.frames import frame_values, is_frame, kinds
 from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.core.show import is_function
 from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
@@ -217,6 +217,10 @@ class _Contents:
         if "torch.Tensor" in kinds(value) and _is_dense(value):
             found = digest(_tensor_bytes(value)) if self._is_read else ""
             return {f"{value.dtype}{list(value.shape)}": found}
+        if is_frame(value):
+            return {tag: digest(dumps(self.of(frame_values(value), None)) if self._is_read else "")}
+        if "pandas.Index" in kinds(value):
+            return {tag: self.of(value.to_numpy(), name)}
         module = kind.__module__.partition(".")[0]
         if kind in (complex, range) or not _BY_REPR.isdisjoint([module, *kinds(value)]):
             return {tag: masked(repr(value))}

@@ -47,6 +47,16 @@ def frame_columns(data: Any) -> dict[Any, Column] | Column:
     return dict(found)
 
 
+def frame_values(data: Any) -> list[tuple[Any, NDArray[Any] | list[Any]]]:
+    """All values of a data frame or a series, by the name of each column; pandas' index first."""
+    reader = _reader(data)
+    assert reader is not None
+    found = reader(data)
+    columns = [("", found)] if isinstance(found, Column) else found
+    index = [("", data.index.to_numpy())] if "pandas" in kinds(data)[0] else []
+    return [*index, *((name, column.take(range(len(data)))) for name, column in columns)]
+
+
 def kinds(data: Any) -> list[str]:
     """Its classes, as `package.Name`."""
     classes = type(data).__mro__

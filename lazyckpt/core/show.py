@@ -101,7 +101,7 @@ _short.maxstring = _short.maxother = 40
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality by value; by identity for what `==` gives no yes or no."""
+    """Equality by value; by identity for what has no way to tell."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -117,7 +117,8 @@ def same(a: Any, b: Any) -> bool:
     try:
         return bool(a == b)
     except Exception:  # a tensor or a frame: its == is no yes or no
-        return False
+        equal = getattr(a, "equals", None) or getattr(a, "equal", None)
+        return bool(equal(b)) if callable(equal) else False
 
 
 def hashable(value: Any) -> Any:

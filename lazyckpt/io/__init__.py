@@ -7,11 +7,11 @@
 Names are imported when first used. Each module imports only from those before it:
 
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
-- decompress, last_used, framed, gzip, zstd
-- content, rows, lines, ranges
-- columns, schemas, stored_file, groups
+- stored_file, decompress, last_used, compressed, gzip
+- content, rows, lines, records
+- columns, schemas, groups
 - text, csv and a reader for each other format
-- stream, encoders, conversion, indexing, converting
+- stream, encoders, conversion, indexing
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.conversion import convert
     from lazyckpt.io.csv import read_csv
+    from lazyckpt.io.decompress import Zstd
     from lazyckpt.io.huggingface import read_dataset, stream_dataset
     from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.text import read_jsonl, read_text
     from lazyckpt.io.tfrecord import read_tfrecord
     from lazyckpt.io.tokens import read_tokens
+    from lazyckpt.io.whole_files import read_files
 
 __all__ = [
     "File",
@@ -50,6 +52,7 @@ __all__ = [
     "Rows",
     "Scan",
     "Storage",
+    "Zstd",
     "convert",
     "files",
     "index",
@@ -59,6 +62,7 @@ __all__ = [
     "read_arrow",
     "read_csv",
     "read_dataset",
+    "read_files",
     "read_jsonl",
     "read_mds",
     "read_parquet",
@@ -75,6 +79,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
     "conversion": "convert",
     "csv": "read_csv",
+    "decompress": "Zstd",
     "huggingface": "read_dataset stream_dataset",
     "mds": "read_mds",
     "parquet": "read_parquet",
@@ -86,6 +91,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",
     "text": "read_jsonl read_text",
+    "whole_files": "read_files",
 }
 _places = {
     name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import os
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.locks import ForkLock
+from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.rows import RecordError, Rows
-from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
+from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
 
 _MOST_OPEN = 64
 _OPTIONS = "readahead_buffer_size:0"  # records are read by number, not from the front
 
 
-class _Readers:
-    """Open readers of this process, the last used ones."""
+class _Reader(NamedTuple):
+    """An open reader of a file; its size is one of those that may be open."""
 
-    def __init__(self) -> None:
-        self._open: OrderedDict[tuple[int, File], Any] = OrderedDict()
-        self._lock = ForkLock()
+    opened: Any
+    size: int = 1
 
-    def get(self, file: File) -> Any:
-        now = storage_of(file.path).stat(file.path)
-        if now != file:
-            raise changed(file, now)
-        key = os.getpid(), file
-        with self._lock:
-            found = self._open.get(key)
-            if found is None:
-                found = self._open[key] = _opened(file)
-                mine = [each for each in self._open if each[0] == key[0]]  # others are not closed
-                if len(mine) > _MOST_OPEN:
-                    del self._open[mine[0]]
-            self._open.move_to_end(key)
-            return found
+
+_readers = LastUsed[_Reader](_MOST_OPEN)
+
+
+def _reader(file: File) -> Any:
+    check_unchanged(file)
+    return _readers.get(file, lambda: _Reader(_opened(file))).opened
 
 
 def _module() -> Any:
@@ -56,16 +46,13 @@ def _opened(file: File) -> Any:
     return found
 
 
-_readers = _Readers()
-
-
 class _ArrayRecords(Rows[bytes]):
     def __init__(self, files: Files) -> None:
-        counts = [_readers.get(file).num_records() for file in files]
+        counts = [_reader(file).num_records() for file in files]
         super().__init__("read_array_record", files, counts, {})
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[bytes]:
-        reader = _readers.get(self.files[number])
+        reader = _reader(self.files[number])
         try:
             found: list[bytes] = reader.read(list(records))
         except RuntimeError as error:
@@ -84,29 +71,11 @@ def read_array_record(files: Any) -> Rows[bytes]:
     What is in them is `map`'s to parse. Files written with `group_size:1`, as grain wants
     them, have a record at once; others decompress a group of records for each.
 
-    Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one; files of this machine.
-
-    Returns:
-        The rows, data for `source` and for `|`.
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Raises:
         ArgumentError: A file is not on this machine.
         RecordError: A file is no ArrayRecord, or a record is damaged.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: array_record is missing.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         Some 256 records at a time; in the last 64 files, what their readers hold.

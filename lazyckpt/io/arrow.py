@@ -186,38 +186,21 @@ def read_arrow(
     aren't compressed nothing is decoded, and any order costs the same. Compressed record
     batches are decoded as a whole and kept, the last used ones, as row groups of Parquet are.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
-            of the first, and types as of `read_parquet`.
+        files: All have the columns of the first, and types as of `read_parquet`.
         columns: Those to read, by name; None for all.
         cache_bytes: How many bytes of record batches are kept, in each process, mapped ones
             included; the last one in any case.
-        index_dir: Where the places of record batches are kept; by default
-            `LAZYCKPT_CACHE`, or the user's folder for caches.
-        executor: Who looks for record batches, where their places aren't known yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: A file has no such column, or two of one name, or one of a type whose
             values the first file's doesn't have; it names both files.
         RecordError: A file is none of Arrow's, is cut, or a record batch is damaged.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: pyarrow is missing; or the index can't be written.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
 
     Resume:
         Re-reads nothing; of a compressed file one record batch.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         `cache_bytes` of record batches, or one of them if that is larger, in each process; mapped

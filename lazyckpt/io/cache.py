@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
-import re
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedWriter
 from pathlib import Path
+from time import time
 from uuid import uuid4
-from weakref import WeakSet
 
-from lazyckpt.errors import PipelineError
-from lazyckpt.io.locks import lock, unlock
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.io.locks import exclusive_lock
 
-_HOST = f"{zlib.crc32(platform.node().encode()):08x}"
-_TEMPORARY = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.tmp$")
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_ABANDONED = 3600  # seconds in which nothing was written
+_SUFFIXES = (".index", ".counts", ".pieces", ".points")
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def cache_folder() -> str:
@@ -34,6 +29,14 @@ def cache_folder() -> str:
     return os.path.join(base, "lazyckpt")
 
 
+def cache_bytes() -> int:
+    """Return how many bytes the cache folder may take: `LAZYCKPT_CACHE_BYTES`, or 16 GiB."""
+    given = os.environ.get("LAZYCKPT_CACHE_BYTES", "")
+    if given and not given.isdecimal():
+        raise ArgumentError(f"LAZYCKPT_CACHE_BYTES must be a number of bytes, got {given!r}")
+    return int(given or 1 << 34)
+
+
 def write_whole(path: str, content: bytes) -> None:
     """Write a file: the whole of it, or nothing."""
     with writing(path) as temporary:
@@ -43,7 +46,7 @@ def write_whole(path: str, content: bytes) -> None:
 @contextmanager
 def writing(path: str) -> Iterator[str]:
     """A path to write to, which becomes `path` once that is done without an error."""
-    temporary = f"{path}.{_HOST}-{os.getpid()}-{uuid4().hex[:8]}.tmp"
+    temporary = f"{path}.{uuid4().hex[:16]}.tmp"
     try:
         yield temporary
         os.replace(temporary, path)
@@ -53,25 +56,29 @@ def writing(path: str) -> Iterator[str]:
 
 
 def remove_abandoned(folder: str) -> None:
-    """Remove what processes of this machine have begun to write that were killed."""
+    """Remove what was begun to be written by processes that were killed."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            found = _TEMPORARY.search(entry.name)
-            if found and found[1] == _HOST and not _is_alive(int(found[2])):
-                with suppress(OSError):  # another may be at it
+            with suppress(OSError):  # another may be at it
+                if entry.name.endswith(".tmp") and time() - entry.stat().st_mtime > _ABANDONED:
                     os.remove(entry.path)
 
 
-def _is_alive(pid: int) -> bool:
-    if sys.platform == "win32":  # 0 is Ctrl-C's
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's
-        pass
-    return True
+def remove_unused(folder: str, most: int) -> None:
+    """Remove the indices of a folder that were not used for longest, if it takes more bytes."""
+    used = []
+    with os.scandir(folder) as entries, suppress(FileNotFoundError):  # another may be at it
+        for entry in entries:
+            if entry.name.endswith(_SUFFIXES):
+                used.append((entry.stat(), entry.path))
+    used.sort(key=lambda each: each[0].st_mtime_ns)
+    size = sum(status.st_size for status, _ in used)
+    for status, path in used:
+        if size <= most:
+            break
+        with suppress(OSError):  # another may be at it
+            os.remove(path)
+        size -= status.st_size
 
 
 @contextmanager
@@ -81,7 +88,7 @@ def storing(folder: str) -> Iterator[None]:
         os.makedirs(folder, exist_ok=True)
         yield
     except OSError as error:
-        if error.errno not in _FULL and not str(error.filename or "").startswith(folder):
+        if error.errno not in FULL and not str(error.filename or "").startswith(folder):
             raise  # of what is read
         raise PipelineError(
             f"the index can't be written to {folder}: {error}; set LAZYCKPT_CACHE, or "
@@ -91,31 +98,9 @@ def storing(folder: str) -> Iterator[None]:
 
 @contextmanager
 def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
-    """Whether there is something to do, once no other process does it.
-
-    The lock is the kernel's, so that it ends with a process that is killed; what that has
-    forked doesn't keep it.
-    """
+    """Whether there is something to do, once no other process does it."""
     if is_done():
         yield False
         return
-    with open(path, "ab") as file:
-        _locked.add(file)
-        lock(file)
-        try:
-            yield not is_done()
-        finally:
-            if not file.closed:  # as in what was forked, which may not have come to it yet
-                unlock(file)
-
-
-_locked: WeakSet[BufferedWriter] = WeakSet()
-
-
-def _close_locked() -> None:
-    for file in list(_locked):
-        file.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_locked)
+    with exclusive_lock(path):
+        yield not is_done()

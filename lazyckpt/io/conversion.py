@@ -7,20 +7,21 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import Unfit, boolean, brief, checked, one_of, positive
-from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
+from lazyckpt.errors import ArgumentError, InvalidState, PipelineError, StorageError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.cache import write_whole, writing
+from lazyckpt.io.cache import FULL, write_whole, writing
 from lazyckpt.io.encoders import Encoder, JsonLines, Parquet, Tar, Tokens
 from lazyckpt.io.files import Files
-from lazyckpt.io.locks import folder_lock
+from lazyckpt.io.locks import exclusive_lock
 from lazyckpt.io.progress import shown
 from lazyckpt.io.storage import storage_of
 from lazyckpt.io.tokens import MEGATRON_TYPES, numbers_check
@@ -41,7 +42,6 @@ _ENCODERS: dict[str, Callable[..., Encoder]] = {
 }
 FORMATS = tuple(_ENCODERS)
 
-_END: Any = object()
 _READ = 1 << 20  # bytes that are digested at once
 _MOST = 10**6  # files, whose names have six digits
 
@@ -91,7 +91,7 @@ def convert(
         StateMismatch: The folder holds a conversion of another pipeline, or of files that
             have changed since.
         PipelineError: A row can't be written in the format, or would be read as another one;
-            it names the row. Or another process converts into the folder.
+            it names row and column. Or another process converts into the folder.
 
     >>> import lazyckpt as lz
     >>> from tempfile import TemporaryDirectory
@@ -117,50 +117,47 @@ def convert(
     header |= {"dtype": kind.str} if form == "tokens" else {}
     header |= {} if schema is None else {"schema": str(schema)}
     os.makedirs(place, exist_ok=True)
-    with _alone(place):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive_lock(place, waits=False))  # which ends with the process
+        except BlockingIOError:
+            raise PipelineError(f"another process converts into {place}") from None
         log = _Log(place, header)
-        with run(given, log.state, executor=executor, on_error=on_error) as rows:
-            if not log.is_done:
-                done = sum(chunk["rows"] for chunk in log.chunks)
-                total = length if isinstance(length, int) else None
-                _write_all(shown(rows, total, shows, "convert", "row", done), rows, log, encoder)
+        rows = stack.enter_context(run(given, log.state, executor=executor, on_error=on_error))
+        if not log.is_done:
+            total = length if isinstance(length, int) else None
+            items = shown(rows, total, shows, "convert", "row", rows.state.items)
+            try:
+                _write_all(items, rows, log, encoder)
                 log.finish()
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                raise StorageError(f"{place} has no room for more: {error.strerror}") from error
     return log.listed(encoder.suffixes[0])
 
 
 def _write_all(rows: Iterable[Any], done: Run[Any], log: _Log, encoder: Encoder) -> None:
-    """Write the rows that are left; `done` knows the state behind them."""
-    first, size = sum(chunk["rows"] for chunk in log.chunks), log.header["rows_per_file"]
-    items = iter(rows)
-    while (item := next(items, _END)) is not _END:
+    """Write the rows that are left; `done` knows the state after them."""
+    items, first = iter(rows), done.state.items
+    for item in items:
         if len(log.chunks) >= _MOST:
             raise PipelineError(f"a folder has at most {_MOST:,} files; raise rows_per_file")
         names = [f"{len(log.chunks):06}{suffix}" for suffix in encoder.suffixes]
-        taken = _Counted(chain([item], islice(items, size - 1)))
+        taken = chain([item], islice(items, log.header["rows_per_file"] - 1))
         with ExitStack() as stack:
             paths = [stack.enter_context(writing(os.path.join(log.folder, n))) for n in names]
             encoder.write(taken, first, *paths)
             found = [_described(name, path) for name, path in zip(names, paths, strict=True)]
-        first += taken.count
-        log.add(taken.count, found, json.loads(done.state.to_json()))
-
-
-class _Counted(Iterator[Any]):
-    """Items, and how many there were."""
-
-    def __init__(self, items: Iterator[Any]) -> None:
-        self._items, self.count = items, 0
-
-    def __next__(self) -> Any:
-        item = next(self._items)
-        self.count += 1
-        return item
+        state = done.state
+        log.add(state.items - first, found, json.loads(state.to_json()))
+        first = state.items
 
 
 class _Log:
-    """What a folder says of its conversion: the files so far, and the state behind them.
+    """What a folder says of its conversion: the files so far, and the state after them.
 
-    While it lasts that is a line for each file, behind one for the arguments; at its
+    While it lasts that is a line for each file, after one for the arguments; at its
     end one listing.
     """
 
@@ -171,58 +168,50 @@ class _Log:
         self._path = os.path.join(folder, _LOG)
         self._listing = os.path.join(folder, LISTING)
         self.is_done = os.path.exists(self._listing)
-        self._load()
-
-    def _load(self) -> None:
-        names = os.listdir(self.folder)
-        for name in [name for name in names if _is_ours(name) and name.endswith(".tmp")]:
-            os.remove(os.path.join(self.folder, name))  # of one that was killed
-        if self.is_done:
-            header = self._finished()
-        elif _LOG in names:
-            header = self._begun()
-        elif other := sorted(name for name in names if not _is_ours(name)):
+        names = sorted(os.listdir(folder))
+        other = [name for name in names if not _is_ours(name)]
+        if other and not self.is_done and _LOG not in names:
             raise ArgumentError(
-                f"convert: {self.folder} must be empty, or hold a conversion; it has {other[0]!r}"
+                f"convert: {folder} must be empty, or hold a conversion; it has {other[0]!r}"
             )
-        else:
-            header = self.header
+        for name in names:
+            if _is_ours(name) and name.endswith(".tmp"):  # of one that was killed
+                os.remove(os.path.join(folder, name))
+        if not self.is_done and _LOG not in names:
             write_whole(self._path, _line(header))
-        if header != self.header:
+        try:
+            found = self._finished() if self.is_done else self._begun()
+            sizes = {file["name"]: file["bytes"] for file in self._files()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidState(
+                f"what {folder} says of its conversion is damaged: {error!r}; remove the folder"
+            ) from error
+        if found != header:
             raise ArgumentError(
-                f"convert: {self.folder} holds a conversion with {header}, not {self.header}; "
-                "remove it, or choose another folder"
+                f"convert: {folder} holds a conversion with {found}, not {header}; remove it, or "
+                "choose another folder"
             )
-        for file in self._files():
-            path = os.path.join(self.folder, file["name"])
-            if not os.path.exists(path) or os.path.getsize(path) != file["bytes"]:
+        for name, size in sizes.items():
+            path = os.path.join(folder, name)
+            if not os.path.exists(path) or os.path.getsize(path) != size:
                 raise PipelineError(f"{path} has changed since it was written; remove the folder")
 
     def _begun(self) -> Any:
-        with open(self._path, "rb") as file:
-            lines = file.read().splitlines(keepends=True)
-        if not lines[-1].endswith(b"\n"):  # it was killed meanwhile
-            os.truncate(self._path, sum(map(len, lines[:-1])))
-            lines.pop()
-        header, *self.chunks = map(self._parsed, lines)
+        """Load the log, of which a last line may be cut; the arguments."""
+        content = Path(self._path).read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        os.truncate(self._path, len(whole))
+        header, *self.chunks = map(json.loads, whole.splitlines())
         for chunk in self.chunks:
             self.state = chunk.pop("state")
         return header
 
     def _finished(self) -> Any:
+        """Load the listing; the arguments."""
         with suppress(FileNotFoundError):
             os.remove(self._path)
-        with open(self._listing, "rb") as file:
-            found = self._parsed(file.read())
-        self.chunks, self.state = found["chunks"], found["state"]
-        return {name: found.get(name) for name in self.header}
-
-    def _parsed(self, line: bytes) -> Any:
-        try:
-            found = json.loads(line)
-            assert isinstance(found, dict)
-        except (ValueError, AssertionError):
-            raise InvalidState(f"what {self.folder} says of its conversion is damaged") from None
+        found = json.loads(Path(self._listing).read_bytes())
+        self.chunks, self.state, _ = (found.pop(name) for name in ("chunks", "state", "rows"))
         return found
 
     def add(self, rows: int, files: list[dict[str, Any]], state: Any) -> None:
@@ -236,13 +225,9 @@ class _Log:
 
     def finish(self) -> None:
         """Write the listing, which takes the place of the log."""
-        said = {
-            **self.header,
-            "rows": sum(chunk["rows"] for chunk in self.chunks),
-            "chunks": self.chunks,
-            "state": self.state,
-        }
-        write_whole(self._listing, _line(said))
+        rows = sum(chunk["rows"] for chunk in self.chunks)
+        found = {"rows": rows, "chunks": self.chunks, "state": self.state}
+        write_whole(self._listing, _line({**self.header, **found}))
         os.remove(self._path)
         self.is_done = True
 
@@ -272,17 +257,6 @@ def _described(name: str, path: str) -> dict[str, Any]:
             digest.update(content)
         os.fsync(file.fileno())
         return {"name": name, "bytes": file.tell(), "sha256": digest.hexdigest()}
-
-
-@contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """While no other process converts into a folder. The lock ends with the process."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(folder_lock(folder, waits=False))
-        except BlockingIOError:
-            raise PipelineError(f"another process converts into {folder}") from None
-        yield
 
 
 def _tokens_check(value: Any) -> Any:

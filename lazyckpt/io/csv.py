@@ -9,7 +9,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import Unfit, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan, Summed
+from lazyckpt.io.content import CHUNK, Compression, ContentScan, Summed
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import encoding_check
 from lazyckpt.io.numbers import Numbers
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File
 from lazyckpt.io.stored_file import ChunkStream
@@ -62,12 +62,58 @@ class CsvScan(ContentScan):
         )
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
-        chunks = Summed(self.text_chunks(file))
-        source = io.BufferedReader(ChunkStream(chunks), _FLUSH)
-        passed = len(_BOM) if self.has_bom and source.peek(3).startswith(_BOM) else 0
-        source.read(passed)
-        text = io.TextIOWrapper(source, "latin-1", newline="")
-        starts = [] if self.has_header else [passed]
+        chunks = Summed(self.chunks(file))
+        count = last = 0
+        for ends in self._ends(chunks):
+            if len(ends):
+                count, last = count + len(ends), int(ends[-1])
+                yield ends
+        if self.has_header and count == 1:  # whose file would have no rows, if it can't be read
+            self.content(file).read_ranges(file, [(last - 1, last)])
+        return chunks.sum
+
+    def _ends(self, content: Iterator[bytes]) -> Iterator[NDArray[Any]]:
+        source = io.BufferedReader(ChunkStream(content), CHUNK)
+        chunks = iter(partial(source.read, CHUNK), b"")
+        text = source.read(len(_BOM))
+        passed = len(_BOM) if self.has_bom and text == _BOM else 0
+        text = text[passed:]
+        if not self.has_header:
+            yield np.array([] if self.skip_lines else [passed], np.uint64)
+        for chunk in () if self.skip_lines else chunks:
+            text += chunk
+            found = self._plain_ends(text)
+            if found is None:
+                break
+            ends, end = found
+            yield ends + passed
+            passed, text = passed + end, text[end:]
+        yield from self._parsed_ends(chain([text], chunks), passed)
+
+    def _plain_ends(self, text: bytes) -> tuple[NDArray[np.int64], int] | None:
+        """The ends of records that are lines, and of all lines; None if the csv module has to say.
+
+        It doesn't for lines without quotes, none of which is longer than a field may be.
+        """
+        size = text.rfind(b"\n") + 1
+        lines = text[:size]
+        is_quoted = self.quotechar is not None and self.quotechar.encode() in lines
+        if is_quoted or lines.count(b"\r") != lines.count(b"\r\n"):
+            return None
+        values = np.frombuffer(lines, np.uint8)
+        ends = np.flatnonzero(values == ord("\n")) + 1
+        lengths = np.diff(ends, prepend=0)
+        if max(len(text) - size, lengths.max(initial=0)) > self.field_limit:
+            return None
+        is_blank = (lengths == 1) | ((lengths == 2) & (values[ends - 2] == ord("\r")))
+        return ends[~is_blank], size
+
+    def _parsed_ends(self, chunks: Iterator[bytes], passed: int) -> Iterator[NDArray[Any]]:
+        """The same, as the csv module has them; the end of the lines left out comes before."""
+        text = io.TextIOWrapper(
+            io.BufferedReader(ChunkStream(chunks), _FLUSH), "latin-1", newline=""
+        )
+        starts = [passed] if self.skip_lines and not self.has_header else []
 
         def lines() -> Iterator[str]:
             nonlocal passed
@@ -94,7 +140,6 @@ class CsvScan(ContentScan):
             except csv.Error:
                 starts.append(passed)
         yield np.array(starts, np.uint64)
-        return chunks.sum
 
 
 class CsvRows(Records[dict[str, str]]):
@@ -211,52 +256,23 @@ def read_csv(
 
     Files are read as the `csv` module does it with `strict=True`: a field may hold newlines where
     it is quoted, and a quote that stands for itself there is doubled; lines end with `\\n`,
-    `\\r\\n` or `\\r`. Where records begin is found once and kept in an index of 8 bytes a
-    record. Blank lines are no records, and a byte order mark at the front of UTF-8 is none of it.
+    `\\r\\n` or `\\r`. Blank lines are no records, and a byte order mark at the front of UTF-8 is
+    none of it.
+
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         columns: The columns' names, where files have no header, or `skip_lines` leaves it out; by
             default the first record of each file says them, and all say the same.
         delimiter: What is between fields, such as a tab.
         quotechar: What is around fields; None where quotes stand for themselves.
         skip_lines: How many lines at the front of each file are left out, such as comments.
         encoding: One in which a newline is one byte.
-        compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
-            else "none", "gzip" or "zstd".
-        max_record_bytes: A longer record is an error; of one that isn't read nothing is.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who scans files for records, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
-        ArgumentError: For a file of other columns than the first, or without random access.
-        RecordError: When a record is read that has more or fewer fields, is longer, is no
-            text, is none for the `csv` module, as where a quote is left open, or has a field
-            above `csv.field_size_limit()` bytes; it names the record, its offset and the file.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written, or a compressed file is damaged.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
-
-    Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
-        gzip, a small gzip member or a zstd frame. The last read blocks are kept;
-        `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 112 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
+        ArgumentError: A file has other columns than the first.
+        RecordError: A record has more or fewer fields, is no text, is none for the `csv` module, as
+            where a quote is left open, or has a field above `csv.field_size_limit()` bytes.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

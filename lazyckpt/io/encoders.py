@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import struct
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from lazyckpt.core.checks import brief
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.io.columns import Column, columns_of
+from lazyckpt.io.columns import columns_of
 from lazyckpt.io.decompress import zstd_module
+from lazyckpt.io.schemas import common_type
 from lazyckpt.io.storage import optional_module
 from lazyckpt.io.tar import split_name
 from lazyckpt.io.text import json_loads
-from lazyckpt.io.tokens import MEGATRON_MAGIC, MEGATRON_TYPES
+from lazyckpt.io.tokens import megatron_index
 
 FRAME = 1 << 20  # bytes of rows in a frame of zstd, as long as none is longer
 _LONGEST = 1 << 22  # bytes of one row in a frame
@@ -76,52 +79,35 @@ def _plain(value: Any) -> Any:
 
 
 class JsonLines:
-    """JSON lines in zstd's seekable format: frames of whole rows, and a table of them."""
-
-    suffixes: tuple[str, ...] = (".jsonl.zst",)
-
-    def write(self, rows: Iterable[Any], first: int, *paths: str) -> None:
-        with open(paths[0], "xb") as out:
-            writer = _Frames(out)
-            for line in encoded(rows, first, to_json):
-                writer.add(line)
-            writer.finish()
-
-
-class _Frames:
-    """A file in the seekable format.
+    """JSON lines in zstd's seekable format: frames of whole rows, and a table of them.
 
     github.com/facebook/zstd, contrib/seekable_format/zstd_seekable_compression_format.md
     """
 
-    def __init__(self, out: BinaryIO) -> None:
+    suffixes: tuple[str, ...] = (".jsonl.zst",)
+
+    def write(self, rows: Iterable[Any], first: int, *paths: str) -> None:
         zstd = zstd_module()
-        self._out, self._table = out, bytearray()
-        self._compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
-        self._lines: list[bytes] = []
-        self._size = 0
+        compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
+        table = bytearray()
+        with open(paths[0], "xb") as out:
+            for content in _frames(encoded(rows, first, to_json)):
+                frame = compressor.compress(content, mode=compressor.FLUSH_FRAME)
+                out.write(frame)
+                table += struct.pack("<2I", len(frame), len(content))
+            out.write(struct.pack("<2I", _SKIPPABLE, len(table) + 9) + table)
+            out.write(struct.pack("<IBI", len(table) // 8, 0, _SEEKABLE))
 
-    def add(self, line: bytes) -> None:
-        self._lines.append(line)
-        self._size += len(line)
-        if self._size >= FRAME:
-            self._end_frames()
 
-    def finish(self) -> None:
-        self._end_frames()
-        frames = len(self._table) // 8
-        self._out.write(struct.pack("<2I", _SKIPPABLE, len(self._table) + 9))
-        self._out.write(self._table + struct.pack("<IBI", frames, 0, _SEEKABLE))
-
-    def _end_frames(self) -> None:
-        content = b"".join(self._lines)
-        longest = _LONGEST if len(self._lines) == 1 else len(content)
-        for start in range(0, len(content), longest):
-            part = content[start : start + longest]
-            frame = self._compressor.compress(part, mode=self._compressor.FLUSH_FRAME)
-            self._out.write(frame)
-            self._table += struct.pack("<2I", len(frame), len(part))
-        self._lines, self._size = [], 0
+def _frames(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole rows of some MiB, and parts of one that is larger."""
+    found = bytearray()
+    for line in chain(lines, [b""]):
+        found += line
+        if len(found) >= FRAME or not line:
+            for start in range(0, len(found), _LONGEST):
+                yield bytes(found[start : start + _LONGEST])
+            found.clear()
 
 
 class Parquet:
@@ -147,7 +133,8 @@ class Parquet:
     def write(self, rows: Iterable[Any], first: int, *paths: str) -> None:
         found = list(encoded(rows, first, _fields))
         if first and self._schema is None:
-            self._schema = self._written()
+            schemas = map(self._parquet.read_schema, sorted(Path(self._folder).glob("*.parquet")))
+            self._schema = reduce(self._settled, schemas)
         known = self._schema
         names = known.names if known else list(dict.fromkeys(chain.from_iterable(found)))
         for number, row in enumerate(found, first):
@@ -158,77 +145,92 @@ class Parquet:
                 raise Unwritable(
                     f"row {number:,} can't be written: it has {min(more)!r}, a column that {where}"
                 )
-        values = {name: [row.get(name) for row in found] for name in names}
-        columns = [self._column(name, values[name], first) for name in names]
-        table = self._arrow.table(columns, names=names)
-        self._schema = known if self._is_given else _settled(self._arrow, known, table.schema)
-        size = max(1, len(found) * _GROUP // max(1, table.nbytes))
-        self._parquet.write_table(table, paths[0], row_group_size=size, compression="zstd")
-        with self._parquet.ParquetFile(paths[0]) as written:
-            read = columns_of(written.read(use_threads=False))
-        for name in names:
-            self._check(name, values[name], read[name], first)
+        columns = {name: [row.get(name) for row in found] for name in names}
+        try:
+            schema = self._save(columns, paths[0])
+        except Exception:
+            self._blame(columns, first)
+            raise
+        self._schema = schema
 
-    def _written(self) -> Any:
-        """The schema of the files that are there."""
-        schemas = map(self._parquet.read_schema, sorted(Path(self._folder).glob("*.parquet")))
-        return reduce(partial(_settled, self._arrow), schemas)
+    def _save(self, columns: dict[str, list[Any]], out: Any) -> Any:
+        """Write columns and read them again; an error where they are others. The schema so far."""
+        arrays = [self._array(name, values) for name, values in columns.items()]
+        table = self._arrow.table(arrays, names=[*columns])
+        size = max(1, len(table) * _GROUP // max(1, table.nbytes))
+        self._parquet.write_table(table, out, row_group_size=size, compression="zstd")
+        with self._parquet.ParquetFile(out) as written:
+            schema, read = written.schema_arrow, columns_of(written.read(use_threads=False))
+        for name, values in columns.items():
+            found = _in_python(read[name].take(range(len(values))))
+            for given, value in zip(values, found, strict=True):
+                if not _is_same(given, value):
+                    raise ValueError(f"it would be read as {brief(value)}")
+        return schema if self._schema is None else self._settled(self._schema, schema)
+
+    def _array(self, name: str, values: list[Any]) -> Any:
+        types, kind = {*map(type, values)} - {type(None)}, self._type(name)
+        if np.datetime64 in types and len(types) > 1:  # at which pyarrow may crash
+            raise TypeError("some are numpy.datetime64, and others aren't")
+        if "map<" in str(kind) and any(map(_has_gap, values)):  # as well
+            raise TypeError("a list that holds None can't be written where there is a map")
+        try:
+            return self._arrow.array(values, kind)
+        except Exception:
+            found = None if self._is_given or kind is None else self._arrow.array(values)
+            if found is None or common_type(kind, found.type) is None:
+                raise
+            return found
 
     def _type(self, name: str) -> Any:
-        """The type that a column has to have; None where any will do."""
-        found = None if self._schema is None else self._schema.field(name).type
-        return None if found is None or (not self._is_given and _is_open(found)) else found
+        """The type of a column in the schema; None if it isn't known yet."""
+        return None if self._schema is None else self._schema.field(name).type
 
-    def _column(self, name: str, values: list[Any], first: int) -> Any:
+    def _settled(self, known: Any, later: Any) -> Any:
+        """A schema that has the values of a later one too, such as where only None was known."""
+        if self._is_given:
+            return known
+        pairs = zip(later.names, later.types, strict=True)
+        types = [(name, common_type(known.field(name).type, kind)) for name, kind in pairs]
+        return self._arrow.schema(types)
+
+    def _blame(self, columns: dict[str, list[Any]], first: int) -> None:
+        """Raise the error of the first row, of a column, that can't be written."""
+
+        def reason(name: str, count: int) -> Exception | None:
+            try:
+                self._save({name: columns[name][:count]}, io.BytesIO())
+            except Exception as error:
+                return error
+            return None
+
+        for name, values in columns.items():
+            if reason(name, len(values)) is not None:
+                counts = range(1, len(values) + 1)
+                count = 1 + bisect_left(counts, True, key=lambda n: reason(name, n) is not None)
+                raise Unwritable(
+                    f"row {first + count - 1:,} can't be written: its {name!r} is "
+                    f"{brief(values[count - 1])}: {reason(name, count)}{self._advice(name)}"
+                ) from reason(name, count)
+
+    def _advice(self, name: str) -> str:
         kind = self._type(name)
-        types = {*map(type, values)} - {type(None)}
-        try:
-            if np.datetime64 in types and len(types) > 1:  # at which pyarrow may crash
-                raise TypeError("some are numpy.datetime64, and others aren't")
-            return self._arrow.array(values, kind)
-        except (self._arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise Unwritable(
-                f"column {name!r} of rows {first:,} to {first + len(values) - 1:,} can't be "
-                f"written: {error}{self._reason(kind)}"
-            ) from error
-
-    def _check(self, name: str, values: list[Any], column: Column, first: int) -> None:
-        try:
-            found = column.take(range(len(values)))
-            number = first_difference(values, found)
-        except Exception as error:  # such as of nanoseconds without pandas
-            raise Unwritable(f"column {name!r} can't be read again: {error}") from error
-        if number is not None:
-            kind = self._type(name)
-            raise Unwritable(
-                f"row {first + number:,} can't be written: its {name!r} would be read as "
-                f"{brief(found[number])}, and is {brief(values[number])}{self._reason(kind)}"
-            )
-
-    def _reason(self, kind: Any) -> str:
         if self._is_given:
             return f"; in the schema it is {kind}"
-        said = "" if kind is None else f"; in the first file it is {kind}"
+        said = "" if kind is None else f"; in the files before it is {kind}"
         return f"{said}; convert it by map, or give its type by schema="
 
 
-def _settled(arrow: Any, known: Any, later: Any) -> Any:
-    """A schema, with the types of a later file where only missing values were known."""
-    pairs = zip(known or later, later, strict=True)
-    return arrow.schema([new if _is_open(old.type) else old for old, new in pairs])
+def _has_gap(value: Any) -> bool:
+    """Whether a list somewhere in a value holds a missing one, or NaN."""
+    value = _in_python(value)
+    if isinstance(value, Mapping):
+        return any(map(_has_gap, value.values()))
+    is_list = isinstance(value, (list, tuple))
+    return is_list and any(each is None or each != each or _has_gap(each) for each in value)
 
 
-def _is_open(kind: Any) -> bool:
-    """Whether a type is that of missing values, or holds such a one."""
-    parts = (kind.field(number).type for number in range(kind.num_fields))
-    return str(kind) == "null" or any(map(_is_open, parts))
-
-
-def first_difference(given: Sequence[Any], found: Any) -> int | None:
-    """The number of the first value that isn't what was given; None if all are."""
-    found = found.tolist() if isinstance(found, np.ndarray) else found
-    pairs = enumerate(zip(given, found, strict=True))
-    return next((number for number, pair in pairs if not _is_same(*pair)), None)
+_EXACT = {str, bytes, int, float, bool}  # types whose values are compared as they are
 
 
 def _is_same(given: Any, found: Any) -> bool:
@@ -236,28 +238,37 @@ def _is_same(given: Any, found: Any) -> bool:
 
     A list may have been a tuple or an array, and a field that is missing in a dict is None.
     """
-    if type(given) in (str, int, bytes):
-        return bool(given == found)
-    if isinstance(given, (np.datetime64, np.timedelta64)):
-        coarse = given.astype(f"{type(given).__name__}[us]")
-        given = coarse.item() if coarse == given else given
-    elif isinstance(given, np.generic):
-        given = given.item()
+    if type(given) is type(found) and type(given) in _EXACT:
+        return bool(given == found or (given != given and found != found))
+    if type(given) is type(found) is np.ndarray and given.dtype == found.dtype:
+        return np.array_equal(given, found, equal_nan=given.dtype.kind == "f")
+    given, found = _in_python(given), _in_python(found)
     if isinstance(given, Mapping):
         if not isinstance(found, Mapping):
             return _is_same(list(given.items()), found)
         pairs = [(given.get(name), value) for name, value in found.items()]
         return given.keys() <= found.keys() and all(_is_same(*pair) for pair in pairs)
-    if isinstance(given, (list, tuple, np.ndarray)):
-        if not isinstance(found, (list, tuple, np.ndarray)) or len(given) != len(found):
-            return False
-        if isinstance(given, np.ndarray) and isinstance(found, np.ndarray):
-            return np.array_equal(given, found, equal_nan=given.dtype.kind == "f")
-        return all(map(_is_same, given, found))
+    if isinstance(given, (list, tuple)) and isinstance(found, (list, tuple)):
+        return len(given) == len(found) and all(map(_is_same, given, found))
+    if isinstance(given, dt.datetime) and isinstance(found, dt.datetime):
+        return given == found and given.utcoffset() == found.utcoffset()
+    if isinstance(given, bool) or isinstance(found, bool):
+        return given is found  # which 1 would be equal to
     try:
-        return bool(given == found) or (given != given and (found is None or found != found))
+        if given != given:  # NaN, or NaT, which is missing
+            is_time = isinstance(given, (np.datetime64, np.timedelta64, dt.datetime))
+            return found is None if is_time else bool(found != found)
+        return bool(given == found)
     except (TypeError, ValueError):  # which no value of a file raises
         return False
+
+
+def _in_python(value: Any) -> Any:
+    """A value of NumPy's as Python has it; but for times that it can't have."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        coarse = value.astype(f"{type(value).__name__}[us]")
+        return coarse.item() if coarse == value else value
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
 def _fields(row: Any) -> Mapping[str, Any]:
@@ -296,7 +307,9 @@ def _members(number: int, row: Any, last: str) -> tuple[str, list[Any]]:
     """The key of a row, and its members, each with what is in it."""
     key, parts = f"{number:09}", row
     if isinstance(row, Mapping) and all(isinstance(part, (bytes, str)) for part in row.values()):
-        key = str(row.get("__key__", key))
+        key = row.get("__key__", key)
+        if not isinstance(key, str):
+            raise TypeError(f"its __key__ must be a str, got {brief(key)}")
         parts = {name: part for name, part in row.items() if name != "__key__"}
     elif isinstance(row, (bytes, str)):
         parts = {"txt": row}
@@ -313,10 +326,10 @@ def _member(key: str, name: Any, part: bytes | str) -> tuple[tarfile.TarInfo, by
     content = part.encode() if isinstance(part, str) else part
     made = tarfile.TarInfo(f"{key}.{name}")
     made.size = len(content)
-    if split_name(made) != (key, name):
+    if split_name(made.name) != (key, name) or b"\0" in made.name.encode():
         raise ValueError(
             f"{made.name!r} would not be read as {name!r} of {key!r}: keys have no dot, "
-            "extensions no slash and no capitals"
+            "extensions no slash and no capitals, and neither has a NUL"
         )
     return made, content
 
@@ -339,13 +352,7 @@ class Tokens:
             for content in encoded(rows, first, self._numbers):
                 out.write(content.tobytes())
                 lengths.append(len(content))
-        size, width = len(lengths), self.dtype.itemsize
-        starts = np.cumsum([0, *lengths[:-1]], dtype="<i8")[:size] * width
-        kind = MEGATRON_TYPES.index(self.dtype.str.lstrip("|"))
-        with open(paths[1], "xb") as out:
-            out.write(MEGATRON_MAGIC + struct.pack("<QBQQ", 1, kind, size, size + 1))
-            out.write(np.array(lengths, "<i4").tobytes() + starts.tobytes())
-            out.write(np.arange(size + 1, dtype="<i8").tobytes())
+        Path(paths[1]).write_bytes(megatron_index(self.dtype, lengths))
 
     def _numbers(self, row: Any) -> np.ndarray[Any, Any]:
         found = np.asarray(row)

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, overload
 
@@ -121,9 +120,7 @@ class Files(Sequence[File]):
     @cached_property
     def root(self) -> str:
         """The folder that all files are in."""
-        paths = [file.path for file in self._files]
-        ends = zip(min(paths), max(paths), strict=False)  # what these have in common, all have
-        common = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+        common = os.path.commonprefix(self.paths)  # noqa: RUF071  # by characters, then by folders
         return common.rpartition("/")[0]
 
     @cached_property
@@ -238,14 +235,13 @@ def files(
     a folder, and `**` matches folders; on this machine they leave out names that begin with a
     dot. `[*]` stands for a star itself. Paths are made absolute.
 
-    URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec. Credentials are
-    those of the environment (`AWS_ACCESS_KEY_ID`, ...); a path may not have any. obstore
-    connects within 10 s, waits 60 s for an answer, and where a server is busy or a connection
-    ends tries up to 5 times within a minute. fsspec's packages connect within 10 s and wait
-    60 s for an answer. s3fs waits 20 s, and tries 10 times in all, within 10 s where a
-    server is busy; gcsfs tries 6 times within 40 s; adlfs as Azure's client does; and
-    `http://` once. `fsspec.config.conf[scheme]` and AWS's own settings come first. What is
-    still not there is a `StorageError`, which no `on_error` leaves out.
+    URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec, with what
+    `fsspec.config.conf[scheme]` says. A path may have no credentials: they are those of the
+    environment (`AWS_ACCESS_KEY_ID`, ...), of AWS as boto3 finds them where it is installed,
+    profiles and single sign-on included, and renewed when they expire. A connection may take
+    10 s and an answer 60 s. Where a server is busy or a connection ends, it is asked up to 5
+    times more within a minute. What is still not there is a `StorageError`, which no `on_error`
+    leaves out.
 
     Args:
         patterns: One pattern, or several.

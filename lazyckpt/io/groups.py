@@ -21,8 +21,8 @@ from lazyckpt.io.files import as_files
 from lazyckpt.io.index import Index, Scan
 from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.rows import RecordError, Rows, shifted
-from lazyckpt.io.schemas import common_type, schema_digest, unreadable
-from lazyckpt.io.storage import File, changed, gone, is_local, optional_module, storage_of
+from lazyckpt.io.schemas import common_type, flaw_of, schema_digest
+from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, unreadable
 from lazyckpt.io.stored_file import StoredFile
 
 CACHE_BYTES = 1 << 28
@@ -55,18 +55,10 @@ def opened(file: File, *, is_mapped: bool = False) -> Any:
     arrow = optional_module("pyarrow", "arrow", "reading tables")
     if not is_local(file.path):
         return arrow.PythonFile(StoredFile(file), mode="r")
-    try:
-        found = (arrow.memory_map if is_mapped else arrow.OSFile)(file.path)
-    except FileNotFoundError:
-        raise gone(file) from None
-    _check(file)
+    check_unchanged(file)  # it may be gone
+    found = (arrow.memory_map if is_mapped else arrow.OSFile)(file.path)
+    check_unchanged(file)
     return found
-
-
-def _check(file: File) -> None:
-    """Raises an error for a file of this machine that isn't the one listed."""
-    if is_local(file.path) and (now := storage_of(file.path).stat(file.path)) != file:
-        raise changed(file, now)
 
 
 class _Decoded(NamedTuple):
@@ -158,8 +150,8 @@ class GroupedRows(Rows[dict[str, Any]]):
         reader = self._readers.pop(number, None)  # which no other thread has meanwhile
         if reader is None:
             reader = self.open(self.files[number])
-        else:
-            _check(self.files[number])
+        elif is_local(self.files[number].path):
+            check_unchanged(self.files[number])
         yield reader
         self._readers = {number: reader}
 
@@ -179,7 +171,7 @@ class GroupedRows(Rows[dict[str, Any]]):
                     where = f", which {first} has" if number else ""
                     raise ArgumentError(f"{self.reader}: {path} {reason}{where}")
                 kind = schema.field(name).type
-                if (flaw := unreadable(kind)) is not None:
+                if (flaw := flaw_of(kind)) is not None:
                     raise ArgumentError(f"{self.reader}: {name!r} of {path} has {flaw}")
                 known = types.setdefault(name, kind)
                 if (common := common_type(known, kind)) is None:
@@ -290,9 +282,11 @@ class GroupedRows(Rows[dict[str, Any]]):
             except (SourceChanged, StorageError):
                 raise
             except Exception as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise unreadable(self.files[number], error) from error
                 found = self.error(number, self._starts[group] - self._begins[number], error)
-                if getattr(error, "errno", None) or not isinstance(error, _OF_DAMAGE):
-                    raise found from error  # such as of too many open files, or of no memory
+                if not isinstance(error, _OF_DAMAGE):
+                    raise found from error  # such as of no memory
                 found.__cause__ = error.with_traceback(None)
                 return _Decoded(None, 0, found)  # kept, or each row would decode what is damaged
 

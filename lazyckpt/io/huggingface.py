@@ -115,17 +115,15 @@ def read_dataset(dataset: Any) -> Rows[Any]:
     `read_jsonl`, with random access: what rows hold is what these make of it, so that
     fields which a line lacks are not filled. Others are for `stream_dataset`.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
         dataset: A `datasets.Dataset`; or an `IterableDataset` that `load_dataset(...,
             streaming=True)` gave, of files of Parquet or JSON lines.
 
-    Returns:
-        The rows, data for `source` and for `|`.
-
     Raises:
         ArgumentError: It is no such data set, or streams something else.
         RecordError: A file is damaged.
-        SourceChanged: When a file is read that changed since.
 
     State:
         The epoch and a count of rows; the fingerprint that `datasets` gives, or of the files
@@ -133,12 +131,6 @@ def read_dataset(dataset: Any) -> Rows[Any]:
 
     Resume:
         Re-reads nothing; of Parquet one row group.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         Some 256 rows at a time; the files are mapped. Else as of the readers.

@@ -12,11 +12,19 @@ from numpy.typing import NDArray
 
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor, as_executor
-from lazyckpt.io.cache import alone, cache_folder, remove_abandoned, storing, writing
+from lazyckpt.io.cache import (
+    alone,
+    cache_bytes,
+    cache_folder,
+    remove_abandoned,
+    remove_unused,
+    storing,
+    writing,
+)
+from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.numbers import (
     SMALL,
     Numbers,
@@ -27,7 +35,8 @@ from lazyckpt.io.numbers import (
     write_numbers,
 )
 from lazyckpt.io.progress import shown
-from lazyckpt.io.storage import File, changed, most_open, seen_from, storage_of
+from lazyckpt.io.rows import RecordError
+from lazyckpt.io.storage import File, check_unchanged, open_limit, seen_from
 from lazyckpt.pipeline import run
 
 _KEPT = 1 << 26  # bytes of entries that are kept in memory
@@ -63,7 +72,7 @@ class Index:
     one which is added costs its own scan alone; a listing has the numbers of rows and the
     checksums of what was read, so that opening 10,000 files opens one. One process builds;
     others wait for it. In memory are 64 MiB of entries at most, in each process; what is larger
-    than 64 KiB of a file is mapped, as many files as `most_open` says.
+    than 64 KiB of a file is mapped, a quarter as many files as the process may have open.
 
     Args:
         files: The files.
@@ -89,7 +98,7 @@ class Index:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
         self._kept: dict[int, Numbers] = {}
-        self._size, self._lock = 0, ForkLock()
+        self._size = 0  # of what is kept
         executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
@@ -100,14 +109,11 @@ class Index:
         return self._keep(number) if found is None else found
 
     def _keep(self, number: int) -> Numbers:
-        """Open the entries of a file, and keep them in place of those that were kept longest."""
         found = self._open(number)
-        with self._lock:
-            if number not in self._kept:
-                self._kept[number] = found
-                self._size += _cost(found)
-            while self._size > _KEPT and len(self._kept) > 1:
-                self._size -= _cost(self._kept.pop(next(iter(self._kept))))
+        if self._size + _cost(found) > _KEPT:  # as one that is used again is soon opened again
+            self._kept, self._size = {}, 0
+        self._kept[number] = found
+        self._size += _cost(found)
         return found
 
     def path(self, number: int) -> str:
@@ -152,6 +158,8 @@ class Index:
         ):
             if todo:
                 remove_abandoned(self.folder)
+                if self.folder == cache_folder():
+                    remove_unused(self.folder, cache_bytes())
                 self._scan_all(executor, progress)
                 numbers = range(len(self.files))
                 pairs = [(self._count(n), content_sum(self.path(n))) for n in numbers]
@@ -174,14 +182,13 @@ class Index:
     def _scan_all(self, executor: Executor | None, progress: bool) -> None:
         paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
         new = [file for file, path in paths.items() if entries_of(path) is None]
-        if executor is None:
-            for file in shown(new, len(new), progress, "index", "file"):
-                write_entries(self.scan, self.folder, file)
-            return
-        pipeline = source(new) | mapped(partial(write_entries, self.scan, self.folder))
+        pipeline = source(new) | mapped(partial(_scanned, self.scan, self.folder))
         with run(pipeline, executor=executor) as done:
-            for _ in shown(done, len(new), progress, "index", "file"):
-                pass
+            errors = [error for error in shown(done, len(new), progress, "index", "file") if error]
+        if errors:
+            if len(errors) > 1:
+                errors[0].add_note(f"{len(errors) - 1:,} more files can't be indexed")
+            raise errors[0]
 
 
 def index(
@@ -222,16 +229,30 @@ def index(
 
 def _cost(entries: Numbers) -> int:
     """What entries take of what may be kept: their bytes, or a place among what is mapped."""
-    return entries.nbytes if entries.nbytes <= SMALL else _KEPT // most_open()
+    return entries.nbytes if entries.nbytes <= SMALL else 4 * _KEPT // open_limit()
+
+
+def _scanned(scan: Scan, folder: str, file: File) -> PipelineError | None:
+    """Scan one file; return the error of one that can't be read, so that others are scanned."""
+    try:
+        write_entries(scan, folder, file)
+    except (RecordError, ArgumentError, Damaged) as error:
+        return error
+    return None
 
 
 def write_entries(scan: Scan, folder: str, file: File) -> None:
     """Scan one file, and keep its entries."""
+    try:
+        _write_entries(scan, folder, file)
+    except Damaged:  # which is noted by now, so that the content ends before it
+        _write_entries(scan, folder, file)
+
+
+def _write_entries(scan: Scan, folder: str, file: File) -> None:
     with storing(folder), writing(_entries_path(scan, folder, file)) as temporary:
         write_numbers(temporary, scan(file), scan.columns)
-        now = storage_of(file.path).stat(file.path)
-        if now != file:
-            raise changed(file, now)
+        check_unchanged(file)
 
 
 def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:

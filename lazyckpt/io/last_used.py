@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
-
-from lazyckpt.io.locks import renewed_in_forks
+from weakref import WeakSet
 
 
 class _HasSize(Protocol):
@@ -38,7 +38,7 @@ class LastUsed(Generic[T]):
         self.most = most
         self._places: OrderedDict[Any, _Place[T]] = OrderedDict()
         self.renew()
-        renewed_in_forks.add(self)
+        _caches.add(self)
 
     def renew(self) -> None:
         self._forked = self._places  # to close what a thread holds may never end
@@ -92,3 +92,15 @@ class LastUsed(Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LastUsed, (self.most,)
+
+
+_caches: WeakSet[LastUsed[Any]] = WeakSet()
+
+
+def _renew_all() -> None:
+    for cache in _caches:
+        cache.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

@@ -1,19 +1,17 @@
-"""Locks: one that is free in a forked process, and the kernel's, between processes.
+"""The kernel's locks, between processes.
 
-Windows has no `fcntl`. There the kernel's are not taken: what is written is whole or not there
-all the same, but processes may do the same work twice, and must not share a folder that `convert`
-or a cache of ranges writes to.
+Nothing is wrong without them, which Windows and some file systems don't have: what is
+written is written beside its place and renamed, so it is whole or not there. Processes may then do
+the same work twice, and a cache of ranges may for a while take more than it should.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import IO, Any, Protocol
-from weakref import WeakSet
+from typing import Any
 
 try:
     _FCNTL: Any = import_module("fcntl")
@@ -21,67 +19,44 @@ except ImportError:
     _FCNTL = None
 
 
-class ForkLock:
-    """A lock for what a fork leaves whole, such as a dict."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        renewed_in_forks.add(self)
-
-    def renew(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
+_held: set[int] = set()  # open files whose locks this process has
 
 
-class _Renewed(Protocol):
-    def renew(self) -> None: ...
-
-
-renewed_in_forks: WeakSet[_Renewed] = WeakSet()  # what a fork makes anew
-
-
-def _renew_all() -> None:
-    for each in renewed_in_forks:
-        each.renew()
+def _close_held() -> None:
+    for held in _held:
+        os.close(held)
+    _held.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+    os.register_at_fork(after_in_child=_close_held)
 
 
-def lock(file: int | IO[Any], *, waits: bool = True) -> None:
-    """Take the lock of an open file, which ends with the process.
+@contextmanager
+def exclusive_lock(path: str, *, waits: bool = True) -> Iterator[None]:
+    """Hold the lock of a file, which is made, or of a folder, where its file system has locks.
+
+    It ends with a process that is killed; what that has forked doesn't keep it.
 
     Raises:
         BlockingIOError: Another has it, and this one doesn't wait.
     """
-    if _FCNTL is not None:
-        _FCNTL.flock(file, _FCNTL.LOCK_EX | (0 if waits else _FCNTL.LOCK_NB))
-
-
-def unlock(file: int | IO[Any]) -> None:
-    """Give the lock back, also in the name of a process that was forked meanwhile."""
-    if _FCNTL is not None:
-        _FCNTL.flock(file, _FCNTL.LOCK_UN)
-
-
-@contextmanager
-def folder_lock(folder: str, *, waits: bool = True) -> Iterator[None]:
-    """Hold the lock of a folder; errors as of `lock`."""
     if _FCNTL is None:
         yield
         return
-    held = os.open(folder, os.O_RDONLY)
+    held = os.open(path, os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT)
+    _held.add(held)
     try:
-        lock(held, waits=waits)
         try:
-            yield
-        finally:
-            unlock(held)
+            _FCNTL.flock(held, _FCNTL.LOCK_EX | (0 if waits else _FCNTL.LOCK_NB))
+        except BlockingIOError:
+            raise
+        except OSError:  # of Lustre without `-o flock`, of NFS for a folder
+            pass
+        yield
     finally:
-        os.close(held)
+        if held in _held:  # and this isn't a fork, which has closed it
+            _held.remove(held)
+            with suppress(OSError):
+                _FCNTL.flock(held, _FCNTL.LOCK_UN)  # also for a fork that hasn't come to it yet
+            os.close(held)

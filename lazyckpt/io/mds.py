@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
+from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,31 +20,49 @@ from lazyckpt.core.checks import brief, checked, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
-from lazyckpt.io.content import ContentScan
+from lazyckpt.io.content import ContentScan, inferred
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, optional_module, storage_of
 
 _LIST = "index.json"  # what lists the shards of a folder
-_VALUES = {
+_VALUES = {  # what an array calls the types of its values
     8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4",
     64: "<u8", 65: "<i8", 66: "<f8",
 }  # fmt: skip
-_SCALARS = {
-    "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
-    "float16", "float32", "float64",
-}  # fmt: skip
-_BYTES = {"bytes", "jpeg", "png"}
-_LISTS = {"jpeg_array": 0, "jpegarray": 0, "list[jpeg]": 4, "list[png]": 4, "list[pil]": 4}
+_TYPES = {np.dtype(each).name: np.dtype(each) for each in _VALUES.values()}
 
 Decode = Callable[[bytes], Any]
 
 
-def _array(data: bytes, dtype: str | None, shape: tuple[int, ...] | None) -> NDArray[Any]:
+class _Encoding(NamedTuple):
+    """What makes a value of its bytes, and how many these are, if it is always as many."""
+
+    decode: Decode
+    size: int | None = None
+
+
+def _text(data: bytes) -> str:
+    return str(data, "utf-8")
+
+
+def _decimal(data: bytes) -> Decimal:
+    return Decimal(_text(data))
+
+
+def _scalar(data: bytes, dtype: Any) -> Any:
+    return np.frombuffer(data, dtype).reshape(())[()]
+
+
+def _int(data: bytes) -> int:
+    return int(_scalar(data, "<i8"))
+
+
+def _array(data: bytes, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None) -> NDArray[Any]:
     at = 0
     if dtype is None:
-        dtype, at = _VALUES[data[0]], 1
+        dtype, at = np.dtype(_VALUES[data[0]]), 1
     if shape is None:
         sizes = np.frombuffer(data, f"<u{1 << data[at] % 4}", data[at] >> 2, at + 1)
         shape, at = tuple(sizes.tolist()), at + 1 + sizes.nbytes
@@ -51,199 +72,182 @@ def _array(data: bytes, dtype: str | None, shape: tuple[int, ...] | None) -> NDA
 def _image(data: bytes) -> Any:
     """An image as it was, without a format."""
     width, height, size = np.frombuffer(data, "<u4", 3).tolist()
-    mode = str(data[12 : 12 + size], "utf-8")
+    mode, pixels = str(data[12 : 12 + size], "utf-8"), data[12 + size :]
+    if width * height > 8 * len(pixels):
+        raise ValueError(f"{len(pixels):,} bytes are no image of {width:,} by {height:,} pixels")
     library = optional_module("PIL.Image", "image", "an image in MDS")
-    return library.frombytes(mode, (width, height), data[12 + size :])
+    return library.frombytes(mode, (width, height), pixels)
 
 
 def _several(data: bytes, at: int, decode: Decode) -> list[Any]:
-    """Values behind their number and sizes."""
+    """Values behind their number and sizes, which begin at a byte."""
     count = int(np.frombuffer(data, "<u4", 1, at)[0])
-    sizes = np.frombuffer(data, "<u4", count, at + 4).tolist()
-    at += 4 + 4 * count
-    found = []
-    for size in sizes:
-        found.append(decode(data[at : at + size]))
-        at += size
-    return found
+    sizes = np.frombuffer(data, "<u4", count, at + 4).astype(np.int64)
+    bounds = np.cumsum([at + 4 + 4 * count, *sizes]).tolist()
+    if bounds[-1] != len(data):
+        raise ValueError(f"a list has {len(data):,} bytes, and its values end at {bounds[-1]:,}")
+    return [decode(data[start:stop]) for start, stop in pairwise(bounds)]
 
 
-def _scalar(data: bytes, dtype: np.dtype[Any]) -> Any:
-    return np.frombuffer(data, dtype)[0]
-
-
-def _decoder(name: str, encoding: str) -> Decode:
-    """What makes a value of its bytes."""
-    kind, _, given = encoding.partition(":")
-    if kind in _BYTES:
-        return bytes
-    if kind in _LISTS:
-        return partial(_several, at=_LISTS[kind], decode=_image if "pil" in kind else bytes)
-    if kind == "ndarray":
-        dtype, _, sizes = given.partition(":")
-        shape = tuple(map(int, sizes.split(","))) if sizes else None
-        return partial(_array, dtype=dtype or None, shape=shape)
-    if kind in _SCALARS:
-        return partial(_scalar, dtype=np.dtype(kind).newbyteorder("<"))
-    if kind not in _PLAIN:
-        raise ArgumentError(
-            f"read_mds: column {name!r} is encoded as {encoding!r}, which is not read here"
-            f"{': it may execute code' if kind == 'pkl' else ''}; give columns without it"
-        )
-    return _PLAIN[kind]
-
-
-def _text(data: bytes) -> str:
-    return str(data, "utf-8")
-
-
-def _int(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
-
-
-def _decimal(data: bytes) -> Decimal:
-    return Decimal(_text(data))
-
-
-_PLAIN: dict[str, Decode] = {
-    "str": _text,
-    "int": _int,
-    "str_int": int,
-    "str_float": float,
-    "str_decimal": _decimal,
-    "json": json.loads,
-    "pil": _image,
+_ENCODINGS = {
+    "bytes": _Encoding(bytes),
+    "jpeg": _Encoding(bytes),
+    "png": _Encoding(bytes),
+    "str": _Encoding(_text),
+    "int": _Encoding(_int, 8),
+    "str_int": _Encoding(int),
+    "str_float": _Encoding(float),
+    "str_decimal": _Encoding(_decimal),
+    "json": _Encoding(json.loads),
+    "pil": _Encoding(_image),
+    "jpeg_array": _Encoding(partial(_several, at=0, decode=bytes)),
+    "jpegarray": _Encoding(partial(_several, at=0, decode=bytes)),
+    "list[jpeg]": _Encoding(partial(_several, at=4, decode=bytes)),
+    "list[png]": _Encoding(partial(_several, at=4, decode=bytes)),
+    "list[pil]": _Encoding(partial(_several, at=4, decode=_image)),
+} | {
+    name: _Encoding(partial(_scalar, dtype=dtype), dtype.itemsize) for name, dtype in _TYPES.items()
 }
 
 
-class _Layout(NamedTuple):
-    """The columns of a sample: their names, how values are encoded, and bytes where fixed."""
+def _encoding(text: str) -> _Encoding | None:
+    """An encoding by what a list calls it; None for one that isn't read."""
+    kind, _, given = text.partition(":")
+    if kind != "ndarray":
+        return _ENCODINGS.get(text)
+    name, _, sizes = given.partition(":")
+    dtype = _TYPES[name] if name else None
+    shape = tuple(map(int, sizes.split(","))) if sizes else None
+    decode = partial(_array, dtype=dtype, shape=shape)
+    return _Encoding(decode, dtype.itemsize * prod(shape) if dtype and shape else None)
 
-    names: list[str]
-    encodings: list[str]
-    sizes: list[int | None]
+
+class _Layout(NamedTuple):
+    """The columns of samples: their names, how values are encoded, and bytes where fixed."""
+
+    names: tuple[str, ...]
+    encodings: tuple[str, ...]
+    sizes: tuple[int | None, ...]
 
 
 class _Shard(NamedTuple):
-    """What a list says of a shard.
-
-    - `names`: its file's name, before it that of one which is compressed, if there is one
-    - `size`: how many samples it has
-    - `layout`: which all shards must have alike
+    """What a list says of a shard: its files, of which the first that is there is read, each with
+    its bytes; how many samples it has; and their layout.
     """
 
-    names: list[str]
-    size: int
+    files: list[tuple[str, int | None]]
+    samples: int
     layout: _Layout
 
 
-def _listed(said: Any) -> Iterator[_Shard]:
-    for shard in said["shards"]:
-        kind = shard["format"], shard["version"]
-        if kind != ("mds", 2):
-            raise ArgumentError(f"read_mds: shards must be of MDS's version 2, got {kind}")
-        layout = _Layout(shard["column_names"], shard["column_encodings"], shard["column_sizes"])
-        raw, packed = shard["raw_data"], shard["zip_data"]
-        names = [*([packed["basename"]] if packed else []), raw["basename"]]
-        yield _Shard(names, shard["samples"], layout)
+def _shard(said: Any) -> _Shard:
+    """A shard of a list; whatever error where that is no such list."""
+    kind = said["format"], said["version"]
+    if kind != ("mds", 2):
+        raise ValueError(f"shards must be of MDS's version 2, got {kind}")
+    layout = _Layout(*(tuple(said[f"column_{each}"]) for each in _Layout._fields))
+    for name, text, size in zip(*layout, strict=True):
+        if not isinstance(name, str) or layout.names.count(name) > 1:
+            raise ValueError(f"columns must have different names, got {layout.names}")
+        found = _encoding(text)
+        if found is not None and size != found.size:
+            raise ValueError(f"column {name!r} of {text!r} can't have {size!r} bytes")
+    each = [said["zip_data"], said["raw_data"]]
+    files = [(str(one["basename"]), one.get("bytes")) for one in each if one]
+    is_named = files and not any("\0" in name for name, _ in files)
+    if not is_named or not isinstance(said["samples"], int):
+        raise ValueError(f"a shard has files and a number of samples, got {brief(said)}")
+    return _Shard(files, said["samples"], layout)
 
 
-def _shards(files: Any) -> list[tuple[File, _Shard]]:
-    """The shards that lists name; those that are in the listing too aren't looked for."""
-    given = as_files(files, "read_mds")
-    known = {file.path: file for file in given}
-    found: list[tuple[File, _Shard]] = []
-    for file in given:
-        folder, _, name = file.path.rpartition("/")
-        for shard in _shards_of(file) if name == _LIST else []:
-            found.append((_file([f"{folder}/{each}" for each in shard.names], known), shard))
-    if not found:
-        raise ArgumentError(
-            f"read_mds: files must be the {_LIST} of folders, which list a shard, got {given!r}"
-        )
-    for file, shard in found:
-        if shard.layout != found[0][1].layout:
-            raise ArgumentError(
-                f"read_mds: all shards must have one layout, got {brief(shard.layout)} of "
-                f"{file.path}, and {brief(found[0][1].layout)} of {found[0][0].path}"
-            )
-    return found
-
-
-def _shards_of(file: File) -> list[_Shard]:
+def _shards(file: File) -> list[_Shard]:
+    """The shards that a list has."""
+    content = storage_of(file.path).read(file, 0, file.size)
     try:
-        return [*_listed(json.loads(storage_of(file.path).read(file, 0, file.size)))]
-    except ArgumentError as error:
-        raise ArgumentError(f"{error}, in {file.path}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{file.path}: no list of shards: {error!r}") from error
+        return [_shard(each) for each in json.loads(content)["shards"]]
+    except Exception as error:
+        raise RecordError(f"{file.path}: no list of shards that is read: {error!r}") from error
 
 
-def _file(paths: list[str], known: Mapping[str, File]) -> File:
-    """A shard's file: one that is listed, or else the first that is there."""
-    *others, last = paths
-    for path in others:
+def _file(folder: str, shard: _Shard, known: Mapping[str, File]) -> File:
+    """A shard's file: the first that is listed, or else there."""
+    for name, size in shard.files:
+        path = f"{folder}/{name}"
         with suppress(FileNotFoundError):
-            return known.get(path) or storage_of(path).stat(path)
-    return known.get(last) or storage_of(last).stat(last)
+            found = known.get(path) or storage_of(path).stat(path)
+            if size not in (None, found.size):
+                raise RecordError(f"{path}: {_LIST} says {size} bytes, and it has {found.size:,}")
+            return found
+    raise FileNotFoundError(f"{path} isn't there, which {folder}/{_LIST} lists")
 
 
-class _ShardScan(ContentScan):
+class _SampleScan(ContentScan):
     """Where samples begin: a count, one offset more than that, and the samples."""
 
     @property
     def name(self) -> str:
         return f"shard {self.compression}"
 
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        content = self.content(file)
-        head, passed, needed = b"", 0, 4  # bytes at the front, and how many of them there are
-        for chunk in content.chunks(file):  # to its end: pieces are noted on the way
-            passed += len(chunk)
+    def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
+        head, size, needed = b"", 0, 4  # bytes at the front, of all, and how many of them count
+        is_plain = inferred(file.path) == "none"  # others are read to the end, for their pieces
+        for chunk in self.content(file).chunks(file):
+            size += len(chunk)
             if len(head) < needed:
                 head += chunk
                 needed = 4 * (int(np.frombuffer(head, "<u4", 1)[0]) + 2) if len(head) > 3 else 4
-        if len(head) < max(8, needed):
-            raise RecordError(f"{file.path}: no shard, or it is cut: it has {passed:,} bytes")
-        offsets = np.frombuffer(head, "<u4", needed // 4 - 1, 4).astype(np.int64)
-        if (np.diff(offsets, prepend=needed, append=passed) < 0).any():
-            raise RecordError(f"{file.path}: no shard, or it is cut: {passed:,} bytes lack records")
+            if is_plain and not len(head) < needed <= file.size:
+                size = file.size
+                break
+        offsets = np.frombuffer(head[4:needed], "<u4", len(head[4:needed]) // 4).astype(np.int64)
+        steps = np.diff(offsets, prepend=needed, append=size)
+        if len(head) < max(8, needed) or (steps < 0).any() or steps[-1]:
+            raise RecordError(f"{file.path}: no shard, or it is cut: it has {size:,} bytes")
         yield offsets.astype(np.uint64)
+        return zlib.crc32(offsets.tobytes())
 
 
 class _Samples(Records[dict[str, Any]]):
     reader = "read_mds"
 
     def __init__(
-        self, shards: list[tuple[File, _Shard]], columns: list[str] | None, options: Options
+        self,
+        files: Files,
+        shards: Sequence[_Shard],
+        columns: Sequence[str] | None,
+        options: Options,
     ) -> None:
-        layout = shards[0][1].layout
+        names, encodings, sizes = shards[0].layout
         for name in columns or []:
-            if name not in layout.names:
-                raise ArgumentError(f"read_mds: no column {name!r} in {layout.names}")
-        self._columns = [
-            (name, size, _decoder(name, kind) if columns is None or name in columns else None)
-            for name, kind, size in zip(*layout, strict=True)
-        ]
-        scan = _ShardScan(options.compression, options.index_dir)
-        given = {} if columns is None else {"columns": columns}
-        super().__init__(Files(file for file, _ in shards), scan, options, given)
-        for (file, shard), found in zip(shards, self.row_index.counts.tolist(), strict=True):
-            if found != shard.size:
+            if name not in names:
+                raise ArgumentError(f"read_mds: no column {name!r} in {[*names]}")
+        self._columns: list[tuple[str, int | None, Decode | None]] = []
+        for name, text, size in zip(names, encodings, sizes, strict=True):
+            is_read = columns is None or name in columns
+            found = _encoding(text) if is_read else None
+            if is_read and found is None:
+                raise ArgumentError(
+                    f"read_mds: column {name!r} of {files[0].path} is encoded as {text!r}, which "
+                    f"is not read here{': it may execute code' if text == 'pkl' else ''}; give "
+                    "columns without it"
+                )
+            self._columns.append((name, size, found and found.decode))
+        self._variable = sum(size is None for size in sizes)
+        scan = _SampleScan(options.compression, options.index_dir)
+        super().__init__(files, scan, options, {} if columns is None else {"columns": columns})
+        for file, shard, found in zip(files, shards, self.row_index.counts.tolist(), strict=True):
+            if found != shard.samples:
                 raise RecordError(
-                    f"{file.path}: {_LIST} says {shard.size:,} records, and it has {found:,}"
+                    f"{file.path}: {_LIST} says {shard.samples:,} samples, and it has {found:,}"
                 )
 
     def decode(self, record: bytes) -> dict[str, Any]:
-        known = [size for _, size, _ in self._columns]
-        sizes = iter(np.frombuffer(record, "<u4", sum(not size for size in known)).tolist())
-        at = 4 * sum(not size for size in known)
-        row = {}
+        sizes = iter(np.frombuffer(record, "<u4", self._variable).tolist())
+        at, row = 4 * self._variable, {}
         for name, size, decode in self._columns:
-            size = size or next(sizes)
+            start, at = at, at + (next(sizes) if size is None else size)
             if decode is not None:
-                row[name] = decode(record[at : at + size])
-            at += size
+                row[name] = decode(record[start:at])
         if at != len(record):
             raise ValueError(f"it has {len(record):,} bytes, and its columns have {at:,}")
         return row
@@ -258,50 +262,29 @@ def read_mds(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Rows[dict[str, Any]]:
-    """The samples of MDS shards, by number, as dicts.
+    """Read the samples of MDS shards, by number, as dicts.
 
-    MDS is what mosaicml-streaming writes, which isn't needed. Values are what it makes of
-    them, but for images with a format, which are their bytes. Arrays can't be written to.
+    MDS is the format of mosaicml-streaming, which isn't needed. Values are as its own reader
+    returns them, except JPEG and PNG images, which are bytes. Arrays are read-only. The sizes of
+    shards are compared with the list; its hashes, which are of whole shards, are not.
+
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
         files: The `index.json` of a folder of shards, or of several: a listing by
             `lazyckpt.io.files`, or patterns for one. Shards in the listing aren't looked for:
             `files([f"{folder}/index.json", f"{folder}/*.mds"])`.
         columns: Those to read, by name; None for all.
-        max_record_bytes: A larger sample is an error; nothing of it is read.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who reads where samples begin, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: There is no such column, one is pickled, which could execute code, or
             shards differ in their columns or are compressed by what has no random access:
             gzip and zstd have.
         FileNotFoundError: A shard isn't there.
-        RecordError: A list, a shard or a sample is damaged; it names the file, and of a sample
-            its number and offset.
-        SourceChanged: When a shard is read that changed since the listing.
-        PipelineError: The index can't be written; or what undoes a compression is missing.
-
-    State:
-        The epoch and a count of rows; of the shards their number and a digest.
+        RecordError: A list, a shard or a sample is damaged.
 
     Resume:
         Re-reads nothing; a shard that zstd made in one piece is decompressed again.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 256 KiB of samples at a time, or one if that is larger; of compressed shards
-        64 MiB.
 
     >>> import json
     >>> import lazyckpt as lz
@@ -320,4 +303,19 @@ def read_mds(
     """
     options = Options.of("read_mds", "infer", max_record_bytes, index_dir, executor, progress)
     names = checked("read_mds", "columns", columns, optional(column_names))
-    return _Samples(_shards(files), names, options)
+    listed = as_files(files, "read_mds")
+    known = {file.path: file for file in listed}
+    lists = [file for file in listed if file.path.rpartition("/")[2] == _LIST]
+    found = [(file, shard) for file in lists for shard in _shards(file)]
+    if not found:
+        raise ArgumentError(
+            f"read_mds: files must be the {_LIST} of folders, which list a shard, got {listed!r}"
+        )
+    for file, shard in found:
+        if shard.layout != found[0][1].layout:
+            raise ArgumentError(
+                f"read_mds: all shards must have one layout, got {brief(shard.layout)} of "
+                f"{shard.files[0][0]} in {file.path}, and {brief(found[0][1].layout)} before"
+            )
+    shards = Files(_file(file.path.rpartition("/")[0], shard, known) for file, shard in found)
+    return _Samples(shards, [shard for _, shard in found], names, options)

@@ -192,43 +192,25 @@ def read_parquet(
     and no rows. Row groups are decoded as a whole and kept, the last used ones: in random
     order by `local_shuffle`, which decodes each once, rather than by `shuffle`.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
-            of the first, and types that differ only as to missing values, dictionaries and the
-            width of ints, of which rows have the widest.
+        files: All have the columns of the first, and types that differ only as to missing values,
+            dictionaries and the width of ints, of which rows have the widest.
         columns: Those to read, by name, `a.b` for a field of a struct; None for all.
         filters: What row groups are left out by their statistics, as pyarrow has it:
             `[("year", ">=", 2020)]`. Of those that stay all rows come: `filter` looks at
             rows.
         cache_bytes: How many bytes of decoded row groups are kept, in each process; the
             last one in any case. Of rows in order two are kept, where not all fit.
-        index_dir: Where the counts of rows are kept; by default `LAZYCKPT_CACHE`, or the
-            user's folder for caches.
-        executor: Who reads the footers of files, where they aren't known yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: A file has no such column, or two of one name, or one of a type whose
             values the first file's doesn't have; it names both files.
-        RecordError: A file is no Parquet, or a row group is damaged; it names the record,
-            its offset and the file.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: pyarrow is missing; or the index can't be written.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
+        RecordError: A file is no Parquet, or a row group is damaged.
 
     Resume:
         Decodes one row group again; with `local_shuffle`, up to a window of them.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         `cache_bytes` of decoded row groups, or one of them if that is larger, in each process.

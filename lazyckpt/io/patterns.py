@@ -20,49 +20,45 @@ def inode(path: str) -> _Inode:
 def matching(pattern: str) -> Iterator[str]:
     """The paths that an absolute pattern matches, as `glob` has them, but `**` never folders.
 
-    Links are followed; one that leads to a folder above itself, once.
+    Links are followed, but for those that lead to a folder above themselves.
     """
     parts = pattern.lstrip("/").split("/")
     pairs = zip(parts, ["", *parts], strict=False)
-    yield from _below("/", [part for part, before in pairs if (part, before) != ("**", "**")], ())
+    yield from _below("/", [part for part, before in pairs if (part, before) != ("**", "**")])
 
 
-def _below(folder: str, parts: list[str], above: tuple[_Inode, ...]) -> Iterator[str]:
+def _below(folder: str, parts: list[str], above: tuple[_Inode, ...] = ()) -> Iterator[str]:
     """What the parts of a pattern match in a folder; `above` are those that `**` came by."""
     first, *rest = parts
     if first == "**":
-        yield from _anywhere(folder, rest, above)
-    elif has_magic(first):
+        yield from _anywhere(folder, parts, above)
+        return
+    paths = [os.path.join(folder, first)]
+    if has_magic(first):
         match = re.compile(translate(first)).match
-        for entry in _entries(folder):
-            if match(entry.name) and entry.name.startswith(".") <= first.startswith("."):
-                yield from _found(entry.path, rest)
-    elif os.path.lexists(path := os.path.join(folder, first)):
-        yield from _found(path, rest)
+        paths = [path for name, path in _entries(folder, first.startswith(".")) if match(name)]
+    for path in paths:
+        if rest and os.path.isdir(path):
+            yield from _below(path, rest)
+        elif not rest and os.path.lexists(path):
+            yield path
 
 
-def _found(path: str, rest: list[str]) -> Iterator[str]:
-    if not rest:
-        yield path
-    elif os.path.isdir(path):
-        yield from _below(path, rest, ())
-
-
-def _anywhere(folder: str, rest: list[str], above: tuple[_Inode, ...]) -> Iterator[str]:
+def _anywhere(folder: str, parts: list[str], above: tuple[_Inode, ...]) -> Iterator[str]:
+    _, *rest = parts
     here = inode(folder)
-    if above.count(here) > 1:
+    if here in above:
         return
     if rest:
-        yield from _below(folder, rest, ())
-    for entry in _entries(folder):
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(entry)):
-            yield from _below(entry.path, ["**", *rest], (*above, here))
+        yield from _below(folder, rest)
+    for _, path in _entries(folder, False):
+        if os.path.isdir(path):
+            yield from _below(path, parts, (*above, here))
         elif not rest:
-            yield entry.path
+            yield path
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as found:
-        return list(found)
+def _entries(folder: str, is_hidden: bool) -> list[tuple[str, str]]:
+    """The names in a folder, and their paths, of which some may begin with a dot."""
+    names = [name for name in os.listdir(folder) if name.startswith(".") <= is_hidden]
+    return [(name, os.path.join(folder, name)) for name in names]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TypeAlias
 
 from lazyckpt.errors import PipelineError
-from lazyckpt.io.locks import folder_lock
+from lazyckpt.io.cache import FULL, write_whole
+from lazyckpt.io.locks import exclusive_lock
 from lazyckpt.io.numbers import hashed
 
 Fetch: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
@@ -20,7 +19,6 @@ BLOCK = 1 << 20  # bytes that are fetched and kept together
 
 _WAYS = 16  # blocks that may be in one folder
 _AT_ONCE = 32  # blocks that are fetched at once
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class RangeCache:
 
     Blocks are spread over folders, as those of a processor's cache are over its sets. A block
     is written while its folder is locked, and renamed: it is whole or not there, and no
-    more than so many are there, whoever is killed.
+    more than so many are there, whoever is killed; where there are no locks, some more.
 
     Attributes:
         folder: Where it is.
@@ -106,33 +104,30 @@ class _File:
             found = {number: self.kept(number, 0, self._length(number)) for number in numbers}
             blocks = {number: block for number, block in found.items() if block is not None}
             missing = [number for number in numbers if number not in blocks]
-            runs = [*_runs(missing)]
-            ranges = [(one * BLOCK, min(self.size, (last + 1) * BLOCK)) for one, last in runs]
-            contents = self.fetch(ranges) if ranges else ()
-            for (one, last), content in zip(runs, contents, strict=True):
-                for place, number in enumerate(range(one, last + 1)):
-                    blocks[number] = content[place * BLOCK : (place + 1) * BLOCK]
-                    self._keep(number, blocks[number])
+            ranges = [(n * BLOCK, n * BLOCK + self._length(n)) for n in missing]
+            for number, block in zip(missing, self.fetch(ranges) if ranges else (), strict=True):
+                blocks[number] = block
+                self._keep(number, block)
         return blocks
 
     def _keep(self, number: int, block: bytes) -> None:
         folder = self._folder(number)
+        try:
+            self._make_room(folder)
+            write_whole(self._path(number), block)
+        except FileNotFoundError:  # another one made room, where there are no locks
+            pass
+        except OSError as error:
+            if error.errno not in FULL:  # where there is no room, it isn't kept
+                raise _unwritable(folder, error) from error
+
+    def _make_room(self, folder: str) -> None:
         with os.scandir(folder) as entries:
             known = sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)
         stale = [entry for entry in known if entry.name.endswith(".tmp")]  # of one that was killed
         blocks = [entry for entry in known if entry not in stale]
         for entry in [*stale, *blocks[: max(0, len(blocks) - self.cache.ways + 1)]]:
             os.remove(entry.path)
-        path = self._path(number)
-        try:
-            with open(f"{path}.tmp", "wb") as out:
-                out.write(block)
-            os.replace(f"{path}.tmp", path)
-        except OSError as error:
-            with suppress(OSError):
-                os.remove(f"{path}.tmp")
-            if error.errno not in _FULL:  # where there is no room, it isn't kept
-                raise _unwritable(folder, error) from error
 
     def _length(self, number: int) -> int:
         return min(BLOCK, self.size - number * BLOCK)
@@ -155,19 +150,12 @@ def _parts(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         start = end
 
 
-def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of numbers that follow one another."""
-    for _, pairs in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in pairs]
-        yield run[0], run[-1]
-
-
 @contextmanager
 def _locked(folder: str) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             os.makedirs(folder, exist_ok=True)
-            stack.enter_context(folder_lock(folder))
+            stack.enter_context(exclusive_lock(folder))
         except OSError as error:
             raise _unwritable(folder, error) from error
         yield

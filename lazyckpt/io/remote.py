@@ -1,31 +1,41 @@
 """Files elsewhere: object stores by obstore, all else by fsspec.
 
-Both try again by themselves where a server is busy or a connection ends: obstore up to 5 times
-within a minute, fsspec's packages as `time_limits` says. Credentials are those of the
-environment, so that no path, listing or state has any.
+Either tries again where a server is busy or a connection ends, up to 5 times within a minute.
+Credentials are those of the environment, so that no path, listing or state has any: those of AWS
+as boto3 finds and renews them, where it is installed, else as obstore does.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import pickle
 import re
+import subprocess
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import lru_cache, partial, partialmethod
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
-from typing import Any
+from threading import Lock
+from time import monotonic, sleep
+from typing import Any, TypeVar
 
 from lazyckpt.errors import ArgumentError, PipelineError, StorageError
 from lazyckpt.io.storage import File, Ranges, Storage, changed, gone, optional_module
-from lazyckpt.io.time_limits import fsspec_options
+
+T = TypeVar("T")
 
 _OBSTORE = {"s3", "gs", "az"}
+_CONNECT, _READ = 10, 60  # seconds
+_CLIENT = {"timeout": f"{_READ}s", "connect_timeout": f"{_CONNECT}s"}
 _RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
-_CLIENT = {"timeout": "60s", "connect_timeout": "10s"}
+_WAITS = [0.1, 0.3, 1, 3, 9]  # seconds before fsspec is asked again
+_KEPT = timedelta(minutes=10)  # in which boto's credentials, which it renews, don't expire
 _VERSIONS = (
     "ETag", "etag", "version_id", "mtime", "last_modified", "LastModified", "Last-Modified",
     "created",
@@ -37,35 +47,33 @@ _first_process: int | None = None  # that has used obstore, which doesn't outliv
 def open_storage(scheme: str) -> Storage:
     """What reaches the URLs of a scheme, for this process."""
     global _first_process
-    if scheme not in _OBSTORE or find_spec("obstore") is None:
+    if scheme not in _OBSTORE:
         return FsspecStorage(scheme)
     if _first_process is None:
         _first_process = os.getpid()
-    if _first_process == os.getpid():
-        return ObstoreStorage(scheme)
-    if scheme == "s3" and find_spec("s3fs") is not None:
-        return FsspecStorage(scheme)
-    raise PipelineError(
-        f"{scheme}:// can't be read in a forked process by obstore, which would wait for ever; "
-        "pass processes(..., start_method='spawn'), or for s3:// install s3fs"
-    )
+    is_forked = _first_process != os.getpid()
+    return ForkedObstoreStorage(scheme) if is_forked else ObstoreStorage(scheme)
 
 
 class RemoteStorage:
     """Files elsewhere, of which parts may be kept on this machine. A subclass fetches them."""
 
     def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        """The bytes of ranges, from where they are."""
+        """The bytes of ranges that have some, from where they are."""
         raise NotImplementedError
 
     def read(self, file: File, start: int, stop: int) -> bytes:
         return self.read_ranges(file, [(start, stop)])[0]
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        if file.cache is None:
-            return self.fetch(file, ranges)
-        name = f"{file.path}\n{file.size}\n{file.version}"
-        return file.cache.read_ranges(name, file.size, ranges, partial(self.fetch, file))
+        wanted = [(start, stop) for start, stop in ranges if start < stop]
+        found: Iterator[bytes] = iter(())
+        if wanted and file.cache is None:
+            found = iter(self.fetch(file, wanted))
+        elif wanted and file.cache is not None:
+            name, fetch = f"{file.path}\n{file.size}\n{file.version}", partial(self.fetch, file)
+            found = iter(file.cache.read_ranges(name, file.size, wanted, fetch))
+        return [next(found) if start < stop else b"" for start, stop in ranges]
 
 
 class ObstoreStorage(RemoteStorage):
@@ -82,28 +90,46 @@ class ObstoreStorage(RemoteStorage):
             f"{self.scheme}://{bucket}",
             client_options={**_CLIENT, "allow_http": is_plain},
             retry_config=_RETRY,
+            credential_provider=_boto_credentials() if self.scheme == "s3" else None,
         )
 
     def list(self, pattern: str) -> Sequence[File]:
+        with _naming(pattern):
+            try:
+                return self._matching(pattern)
+            except self._obstore.exceptions.BaseError as error:
+                if "invalid path" not in str(error):
+                    raise
+                return self._by_fsspec(pattern, _reason(error))
+
+    def _matching(self, pattern: str) -> Sequence[File]:
         store, bucket, key = self._place(pattern)
         fixed = _MAGIC.split(key)[0]
-        with _naming(pattern):
-            if fixed == key:
-                return [self._listed(pattern, store, key)]
-            folder, matches = fixed.rpartition("/")[0], matcher(key)
-            if "/" in key[len(folder) + 1 :] or "**" in key:
-                listed = chain.from_iterable(self._obstore.list(store, prefix=folder or None))
-                below: Sequence[str] = ()
-            else:  # of one folder alone
-                level = self._obstore.list_with_delimiter(store, prefix=folder or None)
-                listed, below = level["objects"], [f"{each}/" for each in level["common_prefixes"]]
-            found = {each["path"]: each for each in listed}
+        if fixed == key:
+            return [self._listed(pattern, store, key)]
+        folder, matches = fixed.rpartition("/")[0], matcher(key)
+        if "/" in key[len(folder) + 1 :] or "**" in key:
+            listed = chain.from_iterable(self._obstore.list(store, prefix=folder or None))
+            below: Sequence[str] = ()
+        else:  # of one folder alone
+            level = self._obstore.list_with_delimiter(store, prefix=folder or None)
+            listed, below = level["objects"], [f"{each}/" for each in level["common_prefixes"]]
+        found = {each["path"]: each for each in listed}
         keys = sorted([*found, *below])
         return [
             self._file(f"{self.scheme}://{bucket}/{key}", found[key])
             for key in keys
             if key in found and matches(key) and (found[key]["size"] or not _is_folder(key, keys))
         ]
+
+    def _by_fsspec(self, pattern: str, reason: str) -> Sequence[File]:
+        """The files that a pattern matches beside keys for which obstore lists nothing."""
+        if self.scheme != "s3" or find_spec("s3fs") is None:
+            raise PipelineError(
+                f"{pattern} can't be listed: {reason}; rename that key, or match a folder without "
+                "it" + ", or install s3fs, which lists it" * (self.scheme == "s3")
+            )
+        return FsspecStorage(self.scheme).list(pattern)
 
     def _listed(self, path: str, store: Any, key: str) -> File:
         try:
@@ -118,34 +144,21 @@ class ObstoreStorage(RemoteStorage):
         with _naming(path):
             return self._file(path, self._obstore.head(store, key))
 
-    def _get(self, file: File, start: int, stop: int) -> bytes:
-        if start == stop:
-            return b""
-        store, _, key = self._place(file.path)
-        options = {"range": (start, stop), "if_match": f'"{file.version}"'}
-        with _reading(file):
-            try:
-                found = bytes(self._obstore.get(store, key, options=options).bytes())
-            except self._obstore.exceptions.PreconditionError as error:
-                raise changed(file, self.stat(file.path)) from error
-            if len(found) != stop - start:
-                raise changed(file, self.stat(file.path))
-        return found
-
     def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        return _read_filled(ranges, lambda some: self._fetch_filled(file, some))
-
-    def _fetch_filled(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        if len(ranges) == 1:
-            return [self._get(file, *ranges[0])]
         store, _, key = self._place(file.path)
-        starts, ends = map(list, zip(*ranges, strict=True))
         with _reading(file):
-            found = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
-            now = self.stat(file.path)  # it has no condition of its own
-        if now != file:
-            raise changed(file, now)
-        return [bytes(part) for part in found]
+            if len(ranges) == 1:
+                options = {"range": ranges[0], "if_match": f'"{file.version}"'}
+                with suppress(self._obstore.exceptions.PreconditionError):
+                    found = bytes(self._obstore.get(store, key, options=options).bytes())
+                    if len(found) == ranges[0][1] - ranges[0][0]:
+                        return [found]
+            else:
+                starts, ends = map(list, zip(*ranges, strict=True))
+                parts = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
+                if self.stat(file.path) == file:  # it has no condition of its own
+                    return [bytes(part) for part in parts]
+            raise changed(file, self.stat(file.path))
 
     def _place(self, path: str) -> tuple[Any, str, str]:
         bucket, _, key = path.partition("://")[2].partition("/")
@@ -158,15 +171,77 @@ class ObstoreStorage(RemoteStorage):
         return File(path, found["size"], version.strip('"'))
 
 
+def _boto_credentials() -> Any:
+    """What gives the credentials that boto3 finds, and renews them; None where it finds none."""
+    try:
+        return import_module("obstore.auth.boto3").Boto3CredentialProvider(ttl=_KEPT)
+    except (ImportError, ValueError):
+        return None
+
+
+class ForkedObstoreStorage(RemoteStorage):
+    """An object store that a new process reads for a forked one, where obstore would hang."""
+
+    def __init__(self, scheme: str) -> None:
+        self.scheme, self._lock = scheme, Lock()
+        self._process = self._started()
+
+    def _started(self) -> Any:
+        return subprocess.Popen(
+            [sys.executable, "-c", f"import {__name__} as it; it.serve({self.scheme!r})"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,  # it ends with what it reads from, and by no Ctrl-C
+        )
+
+    def _ask(self, *asked: Any) -> Any:
+        with self._lock:
+            try:
+                pickle.dump(asked, self._process.stdin)
+                self._process.stdin.flush()
+                error, found = pickle.load(self._process.stdout)
+            except BaseException as reason:  # after which an answer would be another's
+                self._process.kill()
+                self._process = self._started()
+                if not isinstance(reason, (EOFError, OSError)):
+                    raise
+                what = f"the process that reads {self.scheme}:// has ended"
+                raise StorageError(f"{what}: asked to {asked[0]} {asked[1]}") from reason
+        if error is not None:
+            raise error
+        return found
+
+    list: Any = partialmethod(_ask, "list")
+    stat: Any = partialmethod(_ask, "stat")
+    fetch: Any = partialmethod(_ask, "fetch")
+
+
+def serve(scheme: str) -> None:
+    """Answer what another process asks of an object store, until it ends."""
+    storage, answers = ObstoreStorage(scheme), sys.stdout.buffer
+    sys.stdout = sys.stderr
+    with suppress(EOFError):
+        while True:
+            name, *arguments = pickle.load(sys.stdin.buffer)
+            answer: tuple[Exception | None, Any]
+            try:
+                answer = None, getattr(storage, name)(*arguments)
+            except Exception as error:
+                answer = error, None
+            pickle.dump(answer, answers)
+            answers.flush()
+
+
 class FsspecStorage(RemoteStorage):
     """What fsspec reaches. A file's version is compared when a process first reads it."""
 
     def __init__(self, scheme: str) -> None:
-        extra = "s3" if scheme == "s3" else "fsspec"
-        fsspec = optional_module("fsspec", extra, f"{scheme}://")
+        fsspec = optional_module("fsspec", "fsspec", f"{scheme}://")
         try:
-            given = fsspec.config.conf.get(scheme, {})
-            self._system = fsspec.filesystem(scheme, **fsspec_options(scheme, given))
+            options = _http_options() if scheme in ("http", "https") else {}
+            options |= fsspec.config.conf.get(scheme, {})
+            self._system = fsspec.filesystem(scheme, **options)
         except ImportError as error:
             raise PipelineError(f"{scheme}:// can't be opened: {error}") from error
         except ValueError as error:
@@ -176,8 +251,7 @@ class FsspecStorage(RemoteStorage):
     def list(self, pattern: str) -> Sequence[File]:
         if _MAGIC.search(pattern) is None:
             return [self.stat(pattern)]
-        with _naming(pattern):
-            found = self._system.glob(pattern, detail=True).values()
+        found = _tried(pattern, lambda: self._system.glob(pattern, detail=True)).values()
         return [
             self.stat(info["name"]) if info["size"] is None else self._file(info)
             for info in found
@@ -186,8 +260,7 @@ class FsspecStorage(RemoteStorage):
 
     def stat(self, path: str) -> File:
         self._system.invalidate_cache()
-        with _naming(path):
-            info = self._system.info(path)
+        info = _tried(path, lambda: self._system.info(path))
         if info["type"] == "directory":
             raise _directory(path)
         return self._file(info)
@@ -196,13 +269,13 @@ class FsspecStorage(RemoteStorage):
         if file not in self._known:
             self._check(file)
             self._known.add(file)
-        return _read_filled(ranges, lambda some: self._read_ranges(file, some))
-
-    def _read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         starts, ends = map(list, zip(*ranges, strict=True))
         paths = [file.path] * len(ranges)
         with _reading(file):
-            found: list[bytes] = self._system.cat_ranges(paths, starts, ends, on_error="raise")
+            found: list[bytes] = _tried(
+                file.path,
+                lambda: self._system.cat_ranges(paths, starts, ends, on_error="raise"),
+            )
         if any(len(part) != end - start for part, (start, end) in zip(found, ranges, strict=True)):
             self._check(file)
             raise StorageError(f"{file.path} gave fewer bytes than were asked for")
@@ -224,11 +297,39 @@ class FsspecStorage(RemoteStorage):
         return File(path, info["size"], str(version).strip('"'))
 
 
-def _read_filled(ranges: Ranges, read: Callable[[Ranges], Sequence[bytes]]) -> Sequence[bytes]:
-    """The bytes of ranges, of which `read` is asked for those that have any."""
-    wanted = [(start, stop) for start, stop in ranges if start < stop]
-    found = iter(read(wanted) if wanted else ())
-    return [next(found) if start < stop else b"" for start, stop in ranges]
+def _http_options() -> dict[str, Any]:
+    """Time limits of aiohttp's client: none for a whole answer, which may be large."""
+    limit = import_module("aiohttp").ClientTimeout
+    limits = limit(total=None, sock_connect=_CONNECT, sock_read=_READ)
+    return {"client_kwargs": {"timeout": limits}}
+
+
+def _tried(path: str, ask: Callable[[], T]) -> T:
+    """What fsspec answers, asked again where its server is busy or a connection ends."""
+    waits, begun = iter(_WAITS), monotonic()
+    with _naming(path):
+        while True:
+            try:
+                return ask()
+            except Exception as error:
+                wait = next(waits, None)
+                if wait is None or monotonic() - begun > _READ or not _may_pass(_cause(error)):
+                    raise
+            sleep(wait)
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Whether the same request may succeed later."""
+    status = getattr(error, "status", None)
+    if status is not None:
+        return bool(status >= 500 or status == 429)
+    is_http = type(error).__module__.startswith("aiohttp")
+    return is_http or isinstance(error, (TimeoutError, ConnectionError))
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """What happened, where fsspec takes it for a file that isn't there, as over HTTP."""
+    return error.__cause__ if isinstance(error, FileNotFoundError) else error
 
 
 def _directory(path: str) -> ArgumentError:
@@ -243,8 +344,9 @@ def _naming(path: str) -> Iterator[None]:
     except (ArgumentError, PipelineError):
         raise
     except FileNotFoundError as error:
-        if (reason := _no_answer(error)) is not None:
-            raise StorageError(f"{path} can't be read: {reason}") from error
+        cause = _cause(error)
+        if isinstance(cause, Exception) and getattr(cause, "status", 0) not in (404, 410):
+            raise StorageError(f"{path} can't be read: {_reason(cause)}") from error
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     except Exception as error:
         raise StorageError(f"{path} can't be read: {_reason(error)}") from error
@@ -258,15 +360,6 @@ def _reading(file: File) -> Iterator[None]:
             yield
     except FileNotFoundError:
         raise gone(file) from None
-
-
-def _no_answer(error: FileNotFoundError) -> str | None:
-    """Why nobody knows whether there is a file, which fsspec takes for none over HTTP."""
-    cause = error.__cause__
-    is_http = isinstance(cause, TimeoutError) or type(cause).__module__.startswith("aiohttp")
-    if not isinstance(cause, Exception) or not is_http:
-        return None
-    return None if getattr(cause, "status", 0) in (404, 410) else _reason(cause)
 
 
 def _reason(error: Exception) -> str:

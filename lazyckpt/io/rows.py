@@ -18,7 +18,7 @@ from lazyckpt.core.prng import Indices
 from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.files import Files
-from lazyckpt.io.storage import File, RowOrigin
+from lazyckpt.io.storage import File, RowOrigin, unreadable
 
 T = TypeVar("T", covariant=True)
 
@@ -40,7 +40,7 @@ def decoding(file: File) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise
+            raise unreadable(file, error) from error
         text = f"{error}".strip() or type(error).__name__
         raise RecordError(f"{file.path}: {text}") from error
 
@@ -55,25 +55,63 @@ def shifted(indices: Indices, by: int) -> Indices:
 class Rows(Sequence[T]):
     """The rows of files as one sequence, by number: what every reader gives.
 
-    It is data for `source`, for `|`, and for whatever takes map-style data sets. A
-    subclass says how many rows each file has, and reads some of one.
+    It is data for `source`, for `|`, and for whatever takes map-style data sets: `rows[7]` is a
+    row, `rows[7:9]` a list of two. What follows holds for each reader that doesn't say otherwise.
+    Readers have these arguments, as far as they need them:
 
-    A state knows files by their names below the folder that all are in, by their sizes, and by a
-    checksum of what a scan reads: all of texts, JSON lines, CSV and TFRecords, the footers of
-    Parquet and Arrow, where samples of tar begin, an index of Megatron's. So the same data resume
-    wherever they are and whenever they were written. An edit that changes none of these, such as
-    of numbers in an Arrow file, is found by `files(..., digest=True)` alone.
+    - `files`: a listing by `lazyckpt.io.files`, or patterns for one, on any storage
+    - `compression`: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name; else
+      "none", "gzip" or "zstd"
+    - `max_record_bytes`: a larger record is an error; nothing of it is read
+    - `index_dir`: where indices are kept, with 8 bytes a row or less, for formats that don't say
+      where rows begin; by default `LAZYCKPT_CACHE`, or the user's folder for caches
+    - `executor`: who scans files, where there is no index yet
+    - `progress`: whether to show a bar of tqdm meanwhile, where installed
 
-    Args:
-        reader: The reader's name.
-        files: The files.
-        counts: How many rows each has.
-        arguments: The reader's other arguments, by name, those at their defaults left out.
+    Raises:
+        ArgumentError: A file has no random access, such as `.xz`.
+        RecordError: A file is none of the format, or a record that is read is damaged, or larger
+            than `max_record_bytes`. It names the file, and of a record its number and offset;
+            `run(..., on_error="skip")` leaves the record out.
+        SourceChanged: A file that is read changed since the listing.
+        StorageError: A file can't be read, which no `on_error` leaves out.
+        PipelineError: The index can't be written, a compressed file is damaged, or a package is
+            missing.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest: of their names
+        below the folder that all are in, of sizes, and of a checksum of what a scan reads. That
+        is all of texts, JSON lines, CSV and TFRecords, the footers of Parquet and Arrow, where
+        samples of tar and MDS begin, an index of Megatron's. So the same data resume wherever
+        they are and whenever they were written. An edit that changes none of these, such as of
+        numbers in an Arrow file, is found by `files(..., digest=True)` alone.
+
+    Resume:
+        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+
+    Random access:
+        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
+        gzip, a small gzip member or a zstd frame. The last read blocks are kept;
+        `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 112 KiB of rows at a time, or one row if that is larger; of compressed files 64 MiB.
     """
 
     def __init__(
         self, reader: str, files: Files, counts: Sequence[int], arguments: Mapping[str, Any]
     ) -> None:
+        """Of a subclass, which reads some rows of one file.
+
+        Args:
+            reader: The reader's name.
+            files: The files.
+            counts: How many rows each has.
+            arguments: The reader's other arguments, by name, those at their defaults left out.
+        """
         self.reader, self.files, self.arguments = reader, files, dict(arguments)
         self.sums: Sequence[int] = [0] * len(files)  # of what was read of each
         self._begins = [0, *accumulate(map(int, counts))]  # of files, among all rows

@@ -20,14 +20,14 @@ def schema_digest(schema: Any, more: str) -> int:
     return int(hashed(str(schema.remove_metadata()), more)[:16], 16) >> 1
 
 
-def unreadable(kind: Any) -> str | None:
+def flaw_of(kind: Any) -> str | None:
     """What of a type keeps its values from being rows; None if nothing does."""
     types = optional_module("pyarrow.types", "arrow", "reading")
     fields = [kind.field(number) for number in range(kind.num_fields)]
     names = [field.name for field in fields]
     if types.is_struct(kind) and (twice := [name for name in names if names.count(name) > 1]):
         return f"two fields {twice[0]!r}"
-    return next(filter(None, (unreadable(field.type) for field in fields)), None)
+    return next(filter(None, (flaw_of(field.type) for field in fields)), None)
 
 
 def common_type(one: Any, other: Any) -> Any:

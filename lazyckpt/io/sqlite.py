@@ -1,26 +1,32 @@
-"""`read_sqlite`: rows of an SQLite database by number."""
+"""`read_sqlite`: rows of an SQLite database by number, found by the values of a key."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit, checked
-from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.core.checks import Unfit, brief, checked
+from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.io.files import as_files
+from lazyckpt.io.numbers import hashed
 from lazyckpt.io.rows import RecordError, Rows
-from lazyckpt.io.storage import File, changed, is_local, storage_of
+from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
 
 _MOST = 500  # keys of one query
+_HEADER = 100  # bytes, in which a counter says that the database was written to
+_SIZE = "SELECT page_size * page_count FROM pragma_page_size, pragma_page_count"
+_UNREADABLE = sqlite3.Error, UnicodeDecodeError
+_AWAY = {  # of a database that another process holds, or whose disk fails
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
+}  # fmt: skip
 
 
 class _Connection:
@@ -41,84 +47,87 @@ class _Connection:
 _open = threading.local()
 
 
-def _execute(file: File, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-    """A query, on this thread's connection in this process, if nothing has changed."""
-    now = storage_of(file.path).stat(file.path)
-    if now != file:
-        raise changed(file, now)
+def _ask(file: File, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Any]]:
+    """The names and rows of a query, on this thread's connection in this process.
+
+    The file is looked at before and after it: what another process writes meanwhile is noticed.
+    """
+    _check(file)
+    try:
+        found: _Connection | None = getattr(_open, "connection", None)
+        if found is None or (found.process, found.file) != (os.getpid(), file):
+            found = _open.connection = _Connection(file)
+        cursor = found.database.execute(query, values)
+        names, rows = [column[0] for column in cursor.description], cursor.fetchall()
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _AWAY:
+            raise StorageError(f"{file.path} can't be read: {error}") from error
+        raise
+    _check(file)
+    return names, rows
+
+
+def _check(file: File) -> None:
+    check_unchanged(file)
     log = f"{file.path.removeprefix('file://')}-wal"
     if os.path.exists(log) and os.path.getsize(log):
         raise SourceChanged(
             f"{file.path} has changes in its write-ahead log, {log}, by which no one can tell "
             "what it was; write them into it by PRAGMA wal_checkpoint(TRUNCATE)"
         )
-    found: _Connection | None = getattr(_open, "connection", None)
-    if found is None or (found.process, found.file) != (os.getpid(), file):
-        found = _open.connection = _Connection(file)
-    return found.database.execute(query, values)
 
 
-class _SqlRows(Rows[dict[str, Any]]):
-    """Rows of a table or query, by the values of a key, which are read once."""
-
+class _SqliteRows(Rows[dict[str, Any]]):
     def __init__(self, database: Any, query: str, key: str) -> None:
         listed = as_files(database, "read_sqlite")
-        if len(listed) != 1 or not is_local(listed[0].path):
+        file = listed[0]
+        if len(listed) != 1 or not is_local(file.path):
             raise ArgumentError(
                 f"read_sqlite: database must be one file of this machine, got {listed!r}"
             )
         self._query = checked("read_sqlite", "query", query, _text)
         self._key = checked("read_sqlite", "key", key, _text)
         is_table = not self._query.split(None, 1)[1:]
-        self._from = _quoted(self._query) if is_table else f"({self._query})"
-        self._keys = self._read_keys(listed[0])
-        given = {"query": self._query, "key": self._key}
-        super().__init__("read_sqlite", listed, [len(self._keys)], given)
-
-    def _read_keys(self, file: File) -> NDArray[np.int64] | list[Any]:
-        name = _quoted(self._key)
-        order = f"SELECT {name} FROM {self._from} ORDER BY {name}"
+        table = _quoted(self._query) if is_table else f"({self._query}\n)"
+        self._select = f"SELECT {_quoted(self._key)}, * FROM {table}"
+        order = f"SELECT {_quoted(self._key)} FROM {table} ORDER BY 1"
         try:
-            keys = [key for (key,) in _execute(file, order)]
-            known = _names(_execute(file, f"{self._select} LIMIT 0"))
-        except sqlite3.Error as error:
-            raise RecordError(f"{file.path}: {error}: {order}") from error
-        if self._key.lower() not in ("rowid", *map(str.lower, known[1:])):
-            raise ArgumentError(f"read_sqlite: no column {self._key!r} in {known[1:]}")
-        for number, key in enumerate(keys):
-            if key is None or (number and key == keys[number - 1]):
+            (size,) = _ask(file, _SIZE)[1][0]
+            if size > file.size:
+                raise RecordError(f"{file.path}: it is cut: it has {file.size:,} of {size:,} bytes")
+            found = [key for (key,) in _ask(file, order)[1]]
+        except _UNREADABLE as error:
+            raise RecordError(f"{file.path}: {error}: {order}; key={self._key!r}") from error
+        known: set[Any] = {None}
+        for each in found:
+            if each in known:
                 raise ArgumentError(
-                    f"read_sqlite: key must be of different values, and {key!r} is that "
-                    f"of several rows of {file.path}, or of one that has none, "
-                    f"got key={self._key!r}"
+                    f"read_sqlite: key must be of different values, and {brief(each)} is that of "
+                    f"several rows of {file.path}, or of one that has none, got key={self._key!r}"
                 )
-        return np.array(keys, np.int64) if {*map(type, keys)} <= {int} else keys
-
-    @property
-    def _select(self) -> str:
-        return f"SELECT {_quoted(self._key)}, * FROM {self._from}"
+            known.add(each)
+        is_small = {*map(type, found)} <= {int}
+        self._keys: Any = np.array(found, np.int64) if is_small else found
+        given = {"query": self._query, "key": self._key}
+        super().__init__("read_sqlite", listed, [len(found)], given)
+        header = storage_of(file.path).read(file, 0, _HEADER)
+        self.sums = [zlib.crc32(repr(found).encode(), zlib.crc32(header))]
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        text = f"{self.files.digest}\n{self._query}\n{self._key}"
-        return {"files": 1, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
+        return {**super().source_identity, "query": hashed(self._query, self._key)[:16]}
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
-        return [
-            row
-            for start in range(0, len(records), _MOST)
-            for row in self._some(number, records[start : start + _MOST])
-        ]
+        parts = (records[start : start + _MOST] for start in range(0, len(records), _MOST))
+        return [row for part in parts for row in self._some(number, part)]
 
     def _some(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
         keys = [self._keys[record] for record in records]
         keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
-        marks = ", ".join("?" * len(keys))
-        query = f"{self._select} WHERE {_quoted(self._key)} IN ({marks})"
+        query = f"{self._select} WHERE {_quoted(self._key)} IN ({', '.join('?' * len(keys))})"
         try:
-            cursor = _execute(self.files[number], query, keys)
-            names, rows = _names(cursor), cursor.fetchall()
-        except sqlite3.Error as error:
+            names, rows = _ask(self.files[number], query, keys)
+        except _UNREADABLE as error:
             if len(records) > 1:  # of one of them
                 return [row for record in records for row in self._some(number, [record])]
             raise self.error(number, records[0], error) from error
@@ -132,14 +141,9 @@ class _SqlRows(Rows[dict[str, Any]]):
         return 0, self.files[number].size
 
 
-def _names(cursor: sqlite3.Cursor) -> list[str]:
-    """The columns of what a query finds."""
-    return [column[0] for column in cursor.description]
-
-
 def _quoted(name: str) -> str:
-    """A name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
+    """A name as SQL has it, and no text, which one in `"` may be in SQLite."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _text(value: Any) -> str:
@@ -154,13 +158,12 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
     They come in the order of a key that no two share. Keys are read once; rows by lists of
     their keys, never by OFFSET, so that any order costs the same where the key is indexed.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
         database: The file.
         query: A table's name, or a SELECT whose columns have names of their own.
         key: The column of the key; by default that which SQLite has for each table.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
         ArgumentError: The key is missing in a row, or that of several; or the database is
@@ -174,12 +177,6 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
 
     Resume:
         Re-reads the keys.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
         The keys: 8 bytes each, where all are ints; other ones as Python has them.
@@ -196,4 +193,4 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
     (None, None)
     [{'word': 'to'}, {'word': 'be'}]
     """
-    return _SqlRows(database, query, key)
+    return _SqliteRows(database, query, key)

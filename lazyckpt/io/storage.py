@@ -8,12 +8,11 @@ import re
 import stat as modes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, StorageError
-from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.patterns import matching
 from lazyckpt.io.range_cache import RangeCache
 
@@ -78,17 +77,6 @@ class Storage(Protocol):
         """The bytes of several ranges, which may come in one request."""
 
 
-@cache
-def most_open() -> int:
-    """How many files of a kind are kept open: a quarter of what the process may have."""
-    try:
-        resource = import_module("resource")
-    except ImportError:  # on Windows
-        return 128
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return int(min(most, 1 << 16) if most > 0 else 1 << 16) // 4
-
-
 def storage_of(path: str) -> Storage:
     """The storage that a path or URL is on, opened once in each process."""
     if is_local(path):
@@ -151,6 +139,23 @@ def gone(file: File) -> SourceChanged:
     return SourceChanged(f"{file.path} is gone since it was listed")
 
 
+def unreadable(file: File, error: OSError) -> PipelineError:
+    """The error for a file that the system doesn't give."""
+    if isinstance(error, FileNotFoundError):
+        return gone(file)
+    return StorageError(f"{file.path} can't be read: {os.strerror(error.errno or 0)}")
+
+
+def check_unchanged(file: File) -> None:
+    """Raise an error for a file that isn't what it was when it was listed, or is gone."""
+    try:
+        now = storage_of(file.path).stat(file.path)
+    except OSError as error:
+        raise unreadable(file, error) from error
+    if now != file:
+        raise changed(file, now)
+
+
 def difference(was: File, now: File) -> str:
     """What of a file differs, as a text."""
     if was.size != now.size:
@@ -180,12 +185,24 @@ class _Handle:
             os.close(self.fd)
 
 
+def open_limit() -> int:
+    """How many files a process may have open."""
+    try:
+        resource: Any = import_module("resource")
+    except ImportError:  # as on Windows
+        return 512
+    found = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return found if found > 0 else 1 << 20  # below 0 for no limit
+
+
+_MOST_OPEN = min(1024, open_limit() // 2)  # local files that are kept open
+
+
 class LocalStorage:
     """Files of this machine. Reads are by position, so that threads and forks may share them."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, _Handle] = {}
-        self._lock = ForkLock()
+        self._handle = lru_cache(_MOST_OPEN)(_open)
 
     def list(self, pattern: str) -> Sequence[File]:
         pattern = _absolute(pattern)
@@ -199,50 +216,35 @@ class LocalStorage:
         return _regular(path, os.stat(path))
 
     def read(self, file: File, start: int, stop: int) -> bytes:
-        return self._read(self._handle(file), file, start, stop)
+        return self.read_ranges(file, [(start, stop)])[0]
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         handle = self._handle(file)
+        if not handle.has(file):
+            raise changed(file, handle.now(file.path))
         return [self._read(handle, file, start, stop) for start, stop in ranges]
 
     def _read(self, handle: _Handle, file: File, start: int, stop: int) -> bytes:
         try:
             found = os.pread(handle.fd, stop - start, start)
-            if len(found) == stop - start:
-                return found
-            parts = [found]
-            while (left := stop - start - sum(map(len, parts))) > 0:
-                part = os.pread(handle.fd, left, stop - left)
-                if not part:
+            while len(found) < stop - start:
+                more = os.pread(handle.fd, stop - start - len(found), start + len(found))
+                if not more:
                     raise changed(file, self.stat(file.path))
-                parts.append(part)
-            return b"".join(parts)
+                found += more
+            return found
         except OSError as error:
-            raise _unreadable(file, error) from error
-
-    def _handle(self, file: File) -> _Handle:
-        found = self._handles.get(file.path)
-        return found if found is not None and found.has(file) else self._opened(file)
-
-    def _opened(self, file: File) -> _Handle:
-        try:
-            found = _Handle(file.path)  # anew, where it may have been replaced
-        except FileNotFoundError:
-            raise gone(file) from None
-        except OSError as error:
-            raise _unreadable(file, error) from error
-        if not found.has(file):
-            raise changed(file, found.now(file.path))
-        with self._lock:
-            self._handles.pop(file.path, None)
-            if len(self._handles) >= most_open():
-                del self._handles[next(iter(self._handles))]
-            self._handles[file.path] = found
-        return found
+            raise unreadable(file, error) from error
 
 
-def _unreadable(file: File, error: OSError) -> StorageError:
-    return StorageError(f"{file.path} can't be read: {error.strerror}")
+def _open(file: File) -> _Handle:
+    try:
+        found = _Handle(file.path)
+    except OSError as error:
+        raise unreadable(file, error) from error
+    if not found.has(file):
+        raise changed(file, found.now(file.path))
+    return found
 
 
 def _absolute(path: str) -> str:

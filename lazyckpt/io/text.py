@@ -17,7 +17,7 @@ from lazyckpt.io.content import Compression
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import LineScan, encoding_check, errors_check, without_end
 from lazyckpt.io.numbers import Numbers
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
 
 _BETWEEN = token_hex(8)  # what no file that is there already holds
@@ -140,47 +140,16 @@ def read_text(
 ) -> Rows[str]:
     """The lines of text files, by number, without their `\\n` or `\\r\\n`.
 
-    Where lines begin is found once and kept in an index of 8 bytes a line. A blank line is
-    a row; a last line needs no newline.
+    A blank line is a row; a last line needs no newline.
+
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         encoding: One in which a newline is one byte.
         errors: What becomes of bytes that are no text, as for `bytes.decode`.
-        compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
-            else "none", "gzip" or "zstd".
-        max_record_bytes: A longer line is an error; of a line that isn't read nothing is.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who scans files for newlines, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
-        ArgumentError: For a file that has no random access, such as `.xz`.
-        RecordError: When a line is read that is longer, or no text; it names the record,
-            its offset and the file.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written, or a compressed file is damaged.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
-
-    Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
-        gzip, a small gzip member or a zstd frame. The last read blocks are kept;
-        `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 112 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
+        RecordError: A line is no text.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -210,50 +179,21 @@ def read_jsonl(
 ) -> Rows[Any]:
     """The values of JSON lines files, by number.
 
-    Where lines begin is found once and kept in an index of 8 bytes a line. Blank lines are
-    no rows; a last line needs no newline. A byte order mark in front of a value is none of it.
+    Blank lines are no rows; a last line needs no newline. A byte order mark in front of a value is
+    none of it.
+
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         loads: From the bytes of a line to a row, without the white space around them; from a str
             where `encoding` isn't "utf-8". By default orjson's where it is installed, else the
             standard library's. The two differ in ints beyond 64 bits, which orjson makes floats,
             and lone surrogates, which it refuses.
         encoding: One in which a newline is one byte.
-        compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
-            else "none", "gzip" or "zstd".
-        max_record_bytes: A longer line is an error; of a line that isn't read nothing is.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who scans files for newlines, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
-        ArgumentError: For a file that has no random access, such as `.xz`.
-        RecordError: A file is one value over several lines, or an array in a `.json`; or, when a
-            line is read, it is longer, or no JSON; it names the record, its offset and the file.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written, or a compressed file is damaged.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
-
-    Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
-        gzip, a small gzip member or a zstd frame. The last read blocks are kept;
-        `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 112 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
+        RecordError: A file is one value over several lines, or an array in a `.json`; or a line is
+            no JSON.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

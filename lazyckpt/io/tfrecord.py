@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,34 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression, ContentScan, Summed
-from lazyckpt.io.crc32c import crc32c, crc32c_rows
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
-from lazyckpt.io.storage import File
+from lazyckpt.io.storage import File, optional_module
 
-_HEADER = 12  # a length, and its checksum
+_HEADER = struct.Struct("<QI")  # a length, and its checksum
 _AROUND = 16  # bytes of a record that aren't its content
-_ADDED = 0xA282EAD8
-_MASK = 0xFFFFFFFF
-_length = struct.Struct("<Q")
-_sum = struct.Struct("<I")
+_NOWHERE = 1 << 80  # where no record begins
+
+
+@cache
+def _checksum() -> Callable[[bytes], int]:
+    """What makes a checksum, CRC-32C (Castagnoli, 1993), as these files have it: masked."""
+    crc32c = optional_module("google_crc32c", "tfrecord", "read_tfrecord").value
+
+    def masked(data: bytes) -> int:
+        found: int = crc32c(data)
+        return ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+    return masked
+
+
+def _length(header: bytes) -> int:
+    """How long the content of a record is; an error where that isn't known."""
+    length, expected = _HEADER.unpack(header)
+    if _checksum()(header[:8]) != expected:
+        raise ValueError("the checksum of its length is wrong; what follows can't be read")
+    return int(length)
 
 
 class RecordScan(ContentScan):
@@ -37,44 +54,26 @@ class RecordScan(ContentScan):
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
         chunks = Summed(self.content(file).chunks(file))
-        at = passed = bound = 0  # where a record begins; bytes that were read; the last bound
-        tail, is_good = b"", True
-        for chunk in chunks:
+        at = end = passed = 0  # where a record begins, the last one ends, and bytes that were read
+        tail = b""
+        for chunk in chunks:  # to its end: pieces are noted on the way
             data, begin = tail + chunk, passed - len(tail)
             passed += len(chunk)
-            if not is_good:
-                continue
-            starts = []
-            while at + _HEADER <= passed:
-                starts.append(at)
-                at += _AROUND + _length.unpack_from(data, at - begin)[0]
-            good = _good_headers(data, np.array(starts, np.int64) - begin)
-            is_good = good == len(starts)
-            if found := [start for start in starts[: good + 1] if start > bound]:
-                bound = found[-1]
-                yield np.array(found, np.uint64)
+            ends = [at] if end < at <= passed else []
+            while at + _HEADER.size <= passed:
+                try:
+                    at += _AROUND + _length(data[at - begin : at - begin + _HEADER.size])
+                except ValueError:
+                    at = _NOWHERE
+                if at <= passed:
+                    ends.append(at)
             tail = data[at - begin :] if at < passed else b""
-        for end in (at if is_good else 0, passed):
-            if bound < end <= passed:
-                bound = end
-                yield np.array([end], np.uint64)
+            if ends:
+                end = ends[-1]
+                yield np.array(ends, np.uint64)
+        if end < passed:
+            yield np.array([passed], np.uint64)
         return chunks.sum
-
-
-def _good_headers(data: bytes, starts: NDArray[np.int64]) -> int:
-    """How many headers in a row have the checksum of their length."""
-    if not len(starts):
-        return 0
-    values = np.frombuffer(data, np.uint8)
-    headers = values[starts[:, None] + np.arange(_HEADER)]
-    expected = headers[:, 8:].copy().view("<u4")[:, 0]
-    wrong = np.flatnonzero(_masked(crc32c_rows(headers[:, :8])) != expected)
-    return int(wrong[0]) if len(wrong) else len(starts)
-
-
-def _masked(sums: Any) -> Any:
-    """Checksums as these files have them."""
-    return ((sums >> 15 | sums << 17) + _ADDED) & _MASK
 
 
 class _TFRecords(Records[bytes]):
@@ -90,13 +89,12 @@ class _TFRecords(Records[bytes]):
     def decode(self, record: bytes) -> bytes:
         if len(record) < _AROUND:
             raise ValueError(f"it is cut: it has {len(record)} bytes")
-        if _masked(crc32c(record[:8])) != _sum.unpack_from(record, 8)[0]:
-            raise ValueError("the checksum of its length is wrong; what follows can't be read")
-        (length,) = _length.unpack_from(record)
+        length = _length(record[: _HEADER.size])
         if length + _AROUND != len(record):
             raise ValueError(f"it is cut: it has {len(record) - _AROUND:,} of {length:,} bytes")
-        content = record[_HEADER:-4]
-        if self.check_crc and _masked(crc32c(content)) != _sum.unpack_from(record, length + 12)[0]:
+        content = record[_HEADER.size : -4]
+        expected = int.from_bytes(record[-4:], "little")
+        if self.check_crc and _checksum()(content) != expected:
             raise ValueError("its checksum is wrong")
         return content
 
@@ -113,46 +111,18 @@ def read_tfrecord(
 ) -> Rows[bytes]:
     """The records of TFRecord files, by number, as bytes.
 
-    What is in them, such as a `tf.train.Example`, is `map`'s to parse. Where records begin
-    is found by one scan and kept in an index of 8 bytes a record. Neither TensorFlow nor
-    anything else is needed; with google-crc32c, `lazyckpt[tfrecord]`, checksums take
-    less time.
+    What is in them, such as a `tf.train.Example`, is `map`'s to parse. It needs google-crc32c,
+    `lazyckpt[tfrecord]`, and no TensorFlow.
+
+    See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         check_crc: Whether the checksum of each record is looked at when it is read; that of
             its length is in any case.
-        compression: As of `read_text`.
-        max_record_bytes: A larger record is an error; nothing of it is read.
-        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
-            folder for caches.
-        executor: Who scans files, where there is no index yet.
-        progress: Whether to show a bar of tqdm meanwhile, where installed.
-
-    Returns:
-        The rows, data for `source` and for `|`.
 
     Raises:
-        RecordError: When a record is read that is larger, cut, or has a wrong checksum; it
-            names the record, its offset and the file. What follows a wrong length is one
+        RecordError: A record is cut, or has a wrong checksum. What follows a wrong length is one
             record.
-        SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
-
-    Memory:
-        Some 112 KiB of records at a time, or one if that is larger.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -163,6 +133,7 @@ def read_tfrecord(
     ...     list(lz.io.read_tfrecord(f"{folder}/a.tfrecord", index_dir=folder))
     [b'hi', b'hi']
     """
+    _checksum()
     options = Options.of(
         "read_tfrecord", compression, max_record_bytes, index_dir, executor, progress
     )

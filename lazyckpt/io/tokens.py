@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +24,14 @@ from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
-MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
-_HEADER = 34  # bytes of an index of Megatron's, before what it says of sequences
-_LLM_C, _LLM_C_MAGIC = 1024, 20240520  # bytes of a header of llm.c's, and its first number
+_MAGIC = b"MMIDIDX\x00\x00"
+_HEADER = struct.Struct("<9sQBQQ")  # of an index of Megatron's: with version, type and two counts
 MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
+
+_LLM_C = struct.Struct("<3i")  # what a file of llm.c begins with: a magic number, version, count
+_LLM_C_SIZE, _LLM_C_MAGIC = 1024, {20240520, 20240801}  # bytes before its tokens
+
+_NPY = 1 << 16  # bytes that hold the header of an array, of which NumPy reads no more than 10,000
 
 
 class TokenPart(NamedTuple):
@@ -41,13 +49,6 @@ class TokenPart(NamedTuple):
     size: int
     row: int | None = None
     megatron: File | None = None
-
-
-class _Documents(NamedTuple):
-    """Where documents begin and end among the tokens of a file."""
-
-    size: int
-    bounds: NDArray[np.int64]
 
 
 class TokenRows(Rows[NDArray[Any]]):
@@ -69,83 +70,75 @@ class TokenRows(Rows[NDArray[Any]]):
         stride: int | None,
         arguments: Mapping[str, Any],
     ) -> None:
-        self.length, self.stride, self._parts = length, stride or length, parts
-        counts = list(map(self._count, files, parts))
+        self._parts = parts
+        windows = [(length, stride or length) if length else (part.row, part.row) for part in parts]
+        # of each file, how many tokens a row has and the next one begins behind; 0 for documents
+        self._windows = [(size or 0, step or 0) for size, step in windows]
+        counts, sums = [], []
+        for file, part, (size, step) in zip(files, parts, self._windows, strict=True):
+            bounds = np.empty(0) if size else self._bounds(file, part)
+            counts.append(max(0, (part.size - size) // step + 1) if size else len(bounds) - 1)
+            sums.append(zlib.crc32(bounds.tobytes(), zlib.crc32(part.dtype.str.encode())))
         given = {"length": length, "stride": stride, **arguments}
-        super().__init__(
-            "read_tokens", files, counts, {n: v for n, v in given.items() if v is not None}
-        )
-        self.sums = list(map(self._sum, files, parts))
+        given = {name: value for name, value in given.items() if value is not None}
+        super().__init__("read_tokens", files, counts, given)
+        self.sums = sums
 
-    def _sum(self, file: File, part: TokenPart) -> int:
-        """A checksum of what says where rows are in a file, and of what type."""
-        found = zlib.crc32(part.dtype.str.encode())
-        if self.length is not None or part.megatron is None:
-            return found
-        return zlib.crc32(_documents(file, part.megatron, part.dtype).bounds.tobytes(), found)
-
-    def _count(self, file: File, part: TokenPart) -> int:
-        if self.length is not None and self.stride is not None:
-            return max(0, (part.size - self.length) // self.stride + 1)
-        if part.megatron is not None:
-            return _documents(file, part.megatron, part.dtype).size
-        if part.row is not None:
-            return part.size // part.row
-        raise ArgumentError(
-            f"read_tokens: {file.path} doesn't say where documents end: give length, the number "
-            "of tokens in a row"
-        )
+    def _bounds(self, file: File, part: TokenPart) -> NDArray[np.int64]:
+        """Where documents begin among the tokens of a file, and the last one ends."""
+        if part.megatron is None:
+            raise ArgumentError(
+                f"read_tokens: {file.path} doesn't say where documents end: give length, the "
+                "number of tokens in a row"
+            )
+        return _documents(file, part.megatron, part.dtype)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """How many tokens each row has, of shape `(n,)`, for `plan_packing`; no token is read."""
-        return np.concatenate([np.empty(0, np.int64), *map(self._lengths, range(len(self.files)))])
-
-    def _lengths(self, number: int) -> NDArray[np.int64]:
-        part, count = self._parts[number], self._begins[number + 1] - self._begins[number]
-        if self.length is None and part.megatron is not None:
-            return np.diff(_documents(self.files[number], part.megatron, part.dtype).bounds)
-        return np.full(count, part.row if self.length is None else self.length, np.int64)
+        parts = zip(self.files, self._parts, self._windows, pairwise(self._begins), strict=False)
+        return np.concatenate(
+            [
+                np.full(last - first, size, np.int64) if size else np.diff(self._bounds(file, part))
+                for file, part, (size, _), (first, last) in parts
+            ]
+        )
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[NDArray[Any]]:
+        file, dtype = self.files[number], self._parts[number].dtype
         spans = [self.span(number, record) for record in records]
-        file = self.files[number]
-        found = storage_of(file.path).read_ranges(file, spans)
-        return [np.frombuffer(content, self._parts[number].dtype) for content in found]
+        first, last = spans[0][0], max(stop for _, stop in spans)
+        if last - first > 2 * sum(stop - start for start, stop in spans):  # they are far apart
+            found = storage_of(file.path).read_ranges(file, spans)
+        else:
+            content = storage_of(file.path).read(file, first, last)
+            found = [content[start - first : stop - first] for start, stop in spans]
+        return [np.frombuffer(each, dtype) for each in found]
 
     def read_block(self, number: int, record: int, budget: int) -> list[NDArray[Any]]:
-        first, end = self.span(number, record)
-        left = self._begins[number + 1] - self._begins[number] - record
-        count = max(1, min(budget // max(1, end - first), left))
-        spans = [self.span(number, each) for each in range(record, record + count)]
-        file, dtype = self.files[number], self._parts[number].dtype
-        content = storage_of(file.path).read(file, first, max(stop for _, stop in spans))
-        parts = [content[start - first : stop - first] for start, stop in spans]
-        return [np.frombuffer(part, dtype) for part in parts]
+        records = range(record, self._begins[number + 1] - self._begins[number])
+        end = self.span(number, record)[0] + budget
+        count = bisect_right(records, end, key=lambda each: self.span(number, each)[1])
+        return self.read_rows(number, records[: max(1, count)])
 
     def span(self, number: int, record: int) -> tuple[int, int]:
-        part = self._parts[number]
-        if self.length is not None and self.stride is not None:
-            first, size = record * self.stride, self.length
-        elif part.megatron is not None:
-            found = _documents(self.files[number], part.megatron, part.dtype)
-            first, end = found.bounds[record : record + 2].tolist()
-            size = end - first
+        part, (size, step) = self._parts[number], self._windows[number]
+        if size:
+            first, last = record * step, record * step + size
         else:
-            first, size = record * (part.row or 0), part.row or 0
-        width = part.dtype.itemsize
-        return part.start + first * width, part.start + (first + size) * width
+            first, last = self._bounds(self.files[number], part)[record : record + 2].tolist()
+        return part.start + first * part.dtype.itemsize, part.start + last * part.dtype.itemsize
 
 
 def _part(file: File, dtype: np.dtype[Any] | None, offset: int, name: str | None) -> TokenPart:
     if file.path.endswith(".npy"):
-        return _array(file, 0, StoredFile(file))
+        return _array(file, 0)
     if file.path.endswith(".npz"):
         return _member(file, name)
     index = _index_of(file)
     if index is not None and offset:
         raise ArgumentError(f"read_tokens: {index.path} says where tokens are; offset={offset} too")
-    found = dtype if index is None else _index_header(index)[0]
+    found = dtype if index is None else _header(index)[0]
     if found is None:
         raise ArgumentError(
             f"read_tokens: {file.path} doesn't say of what type its tokens are: "
@@ -154,17 +147,28 @@ def _part(file: File, dtype: np.dtype[Any] | None, offset: int, name: str | None
     size = file.size - offset
     if size < 0 or size % found.itemsize:
         raise RecordError(f"{file.path}: {size:,} bytes are no whole number of {found.name}")
-    if index is None and not offset and file.size >= _LLM_C:
-        magic, _, count = np.frombuffer(storage_of(file.path).read(file, 0, 12), "<i4").tolist()
-        if magic == _LLM_C_MAGIC and count * found.itemsize == file.size - _LLM_C:
-            raise ArgumentError(
-                f"read_tokens: {file.path} begins with a header of llm.c: give offset={_LLM_C}"
-            )
+    if index is None and file.size >= _LLM_C_SIZE:
+        _check_llm_c(file, found, offset)
     return TokenPart(found, offset, size // found.itemsize, None, index)
 
 
-def _array(file: File, start: int, source: Any) -> TokenPart:
+def _check_llm_c(file: File, dtype: np.dtype[Any], offset: int) -> None:
+    """Raises an error for a header of llm.c that is read as tokens, or says another number."""
+    head = storage_of(file.path).read(file, 0, _LLM_C.size)
+    magic, _, count = _LLM_C.unpack(head)
+    if magic in _LLM_C_MAGIC and offset < _LLM_C_SIZE:
+        raise ArgumentError(
+            f"read_tokens: {file.path} begins with a header of llm.c: give offset={_LLM_C_SIZE}"
+        )
+    size = (file.size - offset) // dtype.itemsize
+    if magic in _LLM_C_MAGIC and offset == _LLM_C_SIZE and count != size:
+        raise RecordError(f"{file.path}: its header says {count:,} tokens, and it has {size:,}")
+
+
+def _array(file: File, start: int) -> TokenPart:
     """What the header of NumPy's format says, which begins at byte `start` of a file."""
+    stop = min(start + _NPY, file.size)
+    source = io.BytesIO(storage_of(file.path).read(file, start, stop))
     with decoding(file):
         version = npy.read_magic(source)
         read: Callable[[Any], Any] = npy.read_array_header_1_0
@@ -172,21 +176,27 @@ def _array(file: File, start: int, source: Any) -> TokenPart:
             read = npy.read_array_header_2_0
         shape, is_fortran, dtype = read(source)
         begin = start + source.tell()
-    if dtype.hasobject or len(shape) not in (1, 2) or (is_fortran and len(shape) == 2):
+    is_plain = len(shape) == 1 or (len(shape) == 2 and shape[1] and not is_fortran)
+    if dtype.kind not in "biufc" or not is_plain:
         raise ArgumentError(
             f"read_tokens: {file.path} must hold numbers in one dimension, or rows of them, "
             f"got shape={shape}, dtype={dtype}"
         )
-    size = int(np.prod(shape))
-    if begin + size * dtype.itemsize > file.size:
+    size = prod(shape)
+    if min(shape) < 0 or begin + size * dtype.itemsize > file.size:
         raise RecordError(f"{file.path}: it is cut: {shape} of {dtype} don't fit into its bytes")
-    return TokenPart(dtype, begin, size, int(shape[1]) if len(shape) == 2 else None)
+    return TokenPart(dtype, begin, size, shape[1] if len(shape) == 2 else None)
 
 
 def _member(file: File, name: str | None) -> TokenPart:
     """Where an array of an `.npz` is, which must not be compressed."""
-    with decoding(file), zipfile.ZipFile(StoredFile(file)) as archive:
-        found = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
+    source = StoredFile(file)
+    with decoding(file):
+        try:
+            members = zipfile.ZipFile(source).infolist()
+        except Exception as error:
+            raise source.error or error from error  # zipfile takes a failing disk for no archive
+    found = {each.filename.removesuffix(".npy"): each for each in members}
     chosen = name if name is not None or len(found) != 1 else next(iter(found))
     if chosen not in found:
         raise ArgumentError(
@@ -199,13 +209,10 @@ def _member(file: File, name: str | None) -> TokenPart:
             f"read_tokens: {chosen!r} in {file.path} is compressed: numpy.savez makes one that "
             "isn't"
         )
-    source = StoredFile(file)
     with decoding(file):
         source.seek(info.header_offset + 26)
-        extra = np.frombuffer(source.read(4), "<u2").sum()
-        start = info.header_offset + 30 + int(extra)
-        source.seek(start)
-    return _array(file, start, io.BytesIO(source.read(1 << 16)))
+        name_size, extra_size = struct.unpack("<2H", source.read(4))
+    return _array(file, info.header_offset + 30 + name_size + extra_size)
 
 
 def _index_of(file: File) -> File | None:
@@ -219,29 +226,32 @@ def _index_of(file: File) -> File | None:
         return None
 
 
-def _index_header(index: File) -> tuple[np.dtype[Any], int, int]:
+def _header(index: File) -> tuple[np.dtype[Any], int, int]:
     """The type of tokens, and the numbers of sequences and of bounds of documents."""
-    header = storage_of(index.path).read(index, 0, min(_HEADER, index.size))
-    kind = header[17] if len(header) == _HEADER else 0
-    is_known = header.startswith(MEGATRON_MAGIC) and header[9:17] == (1).to_bytes(8, "little")
-    if not is_known or not 0 < kind < len(MEGATRON_TYPES):
+    found = storage_of(index.path).read(index, 0, min(_HEADER.size, index.size))
+    magic, version, kind, sequences, bounds = _HEADER.unpack(found.ljust(_HEADER.size, b"\0"))
+    if (magic, version) != (_MAGIC, 1) or not 0 < kind < len(MEGATRON_TYPES):
         raise RecordError(f"{index.path}: no index of Megatron's, or of another version")
-    sequences, documents = np.frombuffer(header, "<u8", 2, 18).tolist()
-    if index.size < _HEADER + 12 * sequences + 8 * documents:
-        raise RecordError(f"{index.path}: it is cut: {sequences:,} sequences don't fit into it")
-    return np.dtype(MEGATRON_TYPES[kind]), sequences, documents
+    size = index.size - _HEADER.size - 12 * sequences - 8 * bounds
+    if size not in (0, sequences):  # of several modes it has a byte for each
+        raise RecordError(
+            f"{index.path}: it is cut, or of another format: {sequences:,} sequences and "
+            f"{bounds:,} bounds of documents don't take {index.size:,} bytes"
+        )
+    return np.dtype(MEGATRON_TYPES[kind]), sequences, bounds
 
 
 @lru_cache(maxsize=256)
-def _documents(file: File, index: File, dtype: np.dtype[Any]) -> _Documents:
-    _, sequences, bounds = _index_header(index)
-    content = storage_of(index.path).read(index, _HEADER, index.size)
+def _documents(file: File, index: File, dtype: np.dtype[Any]) -> NDArray[np.int64]:
+    """Where documents begin among the tokens of a file, and the last one ends."""
+    _, sequences, bounds = _header(index)
+    content = storage_of(index.path).read(index, _HEADER.size, index.size)
     lengths = np.frombuffer(content, "<i4", sequences).astype(np.int64)
     starts = np.frombuffer(content, "<i8", sequences, 4 * sequences)
     documents = np.frombuffer(content, "<i8", bounds, 12 * sequences)
     begins = np.concatenate([[0], np.cumsum(lengths)])
     is_rising = (lengths >= 0).all() and np.array_equal(begins[:-1] * dtype.itemsize, starts)
-    if not is_rising or begins[-1] * dtype.itemsize > file.size:
+    if not is_rising or begins[-1] * dtype.itemsize != file.size:
         raise RecordError(f"{index.path}: its sequences aren't those of {file.path}")
     ends = [*documents[:1], *documents[-1:]]
     if ends != [0, sequences] or (np.diff(documents) < 0).any():
@@ -249,7 +259,17 @@ def _documents(file: File, index: File, dtype: np.dtype[Any]) -> _Documents:
             f"{index.path}: its documents don't hold its {sequences:,} sequences: their bounds "
             f"must rise from 0 to that, and are {documents}"
         )
-    return _Documents(max(0, bounds - 1), begins[documents])
+    found: NDArray[np.int64] = begins[documents]
+    return found
+
+
+def megatron_index(dtype: np.dtype[Any], lengths: Sequence[int]) -> bytes:
+    """The index that Megatron has beside tokens: of documents of such lengths, a sequence each."""
+    kind, size = MEGATRON_TYPES.index(dtype.str.lstrip("|")), len(lengths)
+    starts = np.cumsum([0, *lengths], dtype="<i8")[:-1] * dtype.itemsize
+    parts = [np.array(lengths, "<i4"), starts, np.arange(size + 1, dtype="<i8")]
+    header = _HEADER.pack(_MAGIC, 1, kind, size, size + 1)
+    return b"".join([header, *(part.tobytes() for part in parts)])
 
 
 def numbers_check(value: Any) -> np.dtype[Any]:
@@ -285,8 +305,9 @@ def read_tokens(
     `.npy`, and `.npz` that isn't compressed. Rows are arrays that can't be written to; none
     reaches over the end of a file, where fewer than `length` tokens are left out.
 
+    See `Rows` for what all readers share: arguments, errors, state and memory.
+
     Args:
-        files: A listing by `lazyckpt.io.files`, or patterns for one.
         length: How many tokens a row has. None for documents as the `.idx` has them, and for
             the rows of arrays in two dimensions.
         stride: How many tokens there are from the beginning of one row to that of the next;
@@ -297,29 +318,14 @@ def read_tokens(
         name: The array's in an `.npz`, if there are several.
 
     Returns:
-        The rows, data for `source` and for `|`; `rows.lengths` is how many tokens each has,
-        for `plan_packing`.
+        The rows; `rows.lengths` is how many tokens each has, for `plan_packing`.
 
     Raises:
         ArgumentError: A file needs `length`, `dtype` or `name`, or its array has another shape.
         RecordError: A file is cut, or an index is not that of its file.
-        SourceChanged: When a file is read that changed since the listing.
-
-    State:
-        The epoch and a count of rows; of the files their number and a digest.
-
-    Resume:
-        Re-reads nothing.
-
-    Random access:
-        Yes.
-
-    Rank-free:
-        Yes.
 
     Memory:
-        Some 112 KiB of rows at a time, or one if that is larger; of documents 8 bytes each, of up
-        to 256 files.
+        As of all readers, and 8 bytes for each document, of up to 256 files.
 
     >>> import lazyckpt as lz
     >>> import numpy as np

@@ -125,7 +125,7 @@ OTHERWISE: list[tuple[str, Made, str]] = [
         "drop_last",
     ),
     ("flat_scan", lambda p: p | lz.flat_scan(doubled, 0, lambda s: [s]), "flush"),
-    ("hash_range", lambda p: p | lz.hash_range(0, 0.5, seed=0, key=cut), "with `key`"),
+    ("hash_range", lambda p: p | lz.hash_range(0, 0.5, seed=0, key=cut), "with a function"),
     ("interleave", lambda p: lz.interleave(p, p, block_length=2), "block_length"),
     ("map", lambda p: p | lz.map(lambda x: x, vectorized=True), "vectorized"),
     ("mix", lambda p: lz.mix([p, p], [1, 2], deterministic=True), "with `deterministic`"),

@@ -104,6 +104,28 @@ def test_features_go_together_and_keep_their_types() -> None:
     assert next(iter(words))["tokens"].tolist() == ["to", "be", "or", ""]
 
 
+def test_a_feature_of_the_sequence_is_one_of_each_token() -> None:
+    items = [
+        {"weight": 0.5, "tokens": [1, 2, 3], "kind": "web"},
+        {"weight": 2, "tokens": [4], "kind": "code"},
+    ]
+    for row in [*(items | lz.concat_then_split(5)), *(items | ROWS["pack_first_fit"](pad={}))]:
+        wanted = {1: 0.5, 2: 0.5, 3: 0.5, 4: 2, 0: 0}
+        assert row["weight"].tolist() == [wanted[token] for token in row["tokens"].tolist()]
+    plan = lz.plan_packing([3, 1], 4, seed=0)
+    (row,) = items | lz.pack_by_plan(plan)
+    assert {*zip(row["kind"].tolist(), row["tokens"].tolist(), strict=True)} == {
+        *(("web", n) for n in (1, 2, 3)),
+        ("code", 4),
+    }
+    long = {"weight": 1, "tokens": [1] * 9}
+    run = lz.run(
+        [long, *items] | lz.pack_first_fit(4, num_bins=1, overflow="drop"), on_error="skip"
+    )
+    assert len(list(run)) == 1
+    assert run.skipped == 1
+
+
 def test_rows_do_not_share_memory_with_the_items() -> None:
     data = np.arange(8).reshape(2, 4)
     for stage in (lz.concat_then_split(4), lz.pack_first_fit(4, num_bins=1)):
@@ -128,7 +150,7 @@ STAGES = [
         (["abc"], TypeError, "got 'abc'"),
         ([{}], TypeError, "got {}"),
         ([{"x": [1], "y": [1, 2]}], ValueError, "unequal lengths {'x': 1, 'y': 2}"),
-        ([{"x": [1], "y": 3}], TypeError, "expected a sequence"),
+        ([{"x": 1, "y": 3}], TypeError, "expected a sequence"),
         ([{"positions": [1]}], ValueError, "named 'positions'"),
         ([[1], {"x": [1]}], ValueError, "has features .*others have"),
     ],

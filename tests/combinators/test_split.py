@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import chain
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,3 +111,63 @@ GOLDEN = [
     [5, 8, 11],
     [0, 1, 2, 3, 4, 6, 7, 9, 10],
 ]
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=40),
+    st.sampled_from([str, int, lambda n: str(n).encode()]),
+    st.sampled_from([list, tuple, np.array, pa.array]),
+    SEEDS,
+)
+def test_keys_of_a_column_are_those_of_a_function(
+    items: list[int], key: Any, column: Any, seed: int
+) -> None:
+    data = lz.source(items)
+    by_function = lz.split([0.5, 0.3], seed=seed, key=key)
+    by_column = lz.split([0.5, 0.3], seed=seed, key=column([key(item) for item in items] or []))
+    for one, other in zip(by_function, by_column, strict=True):
+        expected = list(data | one)
+        part = data | other
+        assert [part[n] for n in range(len(part))] == list(part) == expected
+        assert sorted(part | lz.shuffle(seed=seed)) == sorted(expected)
+        for cut in range(len(expected) + 1):
+            state = lz.state_at(part, cut).to_json()
+            assert list(lz.run(part, state)) == expected[cut:]
+
+
+def test_keys_are_part_of_a_pipeline() -> None:
+    data, keys = lz.source(range(4)), [*"abca"]
+    train = lz.hash_range(0, 0.5, seed=0, key=keys)
+    assert train == lz.hash_range(0, 0.5, seed=0, key=np.array(keys))
+    assert hash(data | train) == hash(data | lz.hash_range(0, 0.5, seed=0, key=tuple(keys)))
+    assert pickle.loads(pickle.dumps(data | train)) == data | train
+    assert repr(train) == "hash_range(0.0, 0.5, seed=0, key=['a', 'b', 'c', ...])"
+    state = lz.init(data | train)
+    for other in ([*"abcb"], [*"abc1"], [1, 2, 3, 4]):
+        changed = data | lz.hash_range(0, 0.5, seed=0, key=other)
+        assert changed != data | train
+        with pytest.raises(lz.StateMismatch, match=r"hash_range\(key="):
+            lz.run(changed, state)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("abcd", "key must be a function, or a sequence of keys, one for each item or None"),
+        ({"a": 1}, "key must be a function, or a sequence of keys"),
+        (3, "key must be a function, or a sequence of keys"),
+        (np.zeros((4, 1)), "key must be a function, or a sequence of keys"),
+        ([*"abc"], "3 keys for 4 items"),
+    ],
+    ids=repr,
+)
+def test_keys_that_do_not_fit(key: Any, message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=message):
+        lz.source(range(4)) | lz.hash_range(0, 0.5, seed=0, key=key)
+
+
+def test_keys_that_cannot_be_hashed() -> None:
+    with pytest.raises(TypeError, match=r"key must give a str, bytes or an int, got 1\.5"):
+        list(lz.source([1]) | lz.hash_range(0, 0.5, seed=0, key=[1.5]))
+    with pytest.raises(lz.ArgumentError, match="give `key` as a function"):
+        lz.count() | lz.hash_range(0, 0.5, seed=0, key=[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import signal
 from collections.abc import Callable, Sequence
 from itertools import count, pairwise
@@ -12,6 +13,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
+import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
@@ -47,6 +49,10 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
         assert equal(rows[1::step], expected[1::step])
     some = [*range(len(rows))][::-2] * 2
     assert equal(rows.__getitems__(some), [expected[i] for i in some])
+    for beyond in (len(rows), -len(rows) - 1):
+        for get in (rows.__getitem__, lambda i: rows.__getitems__([*some, i]), rows.locate):
+            with pytest.raises(IndexError):
+                get(beyond)
     for start in range(0, len(rows), max(1, len(rows) // 4)):
         blocks = rows.iter_blocks(start)
         assert equal([row for block in blocks for row in block], expected[start:])
@@ -55,10 +61,46 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
     assert equal(again[:], expected)
     if expected:
         check_spans(rows)
+    orders = [lz.take(9), lz.shuffle(seed=1)]
     if getattr(rows, "block_starts", None) is not None:
-        mixed = rows | lz.local_shuffle(2, seed=0)
-        assert equal(sorted(mixed, key=repr), sorted(expected, key=repr))
+        orders.append(lz.local_shuffle(2, seed=0))
+        assert equal(sorted(rows | orders[2], key=repr), sorted(expected, key=repr))
+    for order in orders:
+        check_columns(rows | order)
     testing.check_pipeline(lz.source(rows) | lz.shuffle(seed=1) | lz.batch(2), limit=6)
+
+
+def check_good_rows(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
+    """Check rows in order, by number, shuffled and resumed; None stands for one that is bad."""
+    assert len(rows) == len(expected)
+    good = [row for row in expected if row is not None]
+    with lz.run(lz.source(rows), on_error="skip") as run:
+        assert equal(list(run), good)
+    assert run.skipped == len(expected) - len(good)
+    order = lz.shuffle(seed=1)
+    with lz.run(rows | order, on_error="skip") as run:
+        assert equal(list(run), [row for row in list(expected) | order if row is not None])
+    for number, row in enumerate(expected):
+        if row is None:
+            with pytest.raises(lz.PipelineError, match=re.escape(rows.locate(number).path)):
+                rows[number]
+        else:
+            assert equal(rows[number], row)
+            with lz.run(lz.source(rows), lz.state_at(lz.source(rows), number)) as run:
+                assert equal(next(run), row)
+
+
+def check_columns(rows: lz.Pipeline[Any]) -> None:
+    """That a batch which is made by the column is the one that its rows make."""
+    stacked = rows | lz.batch(3, collate=lz.stack)
+    for number, some in enumerate(rows | lz.batch(3)):
+        try:
+            expected = lz.stack(some)
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                stacked[number]
+        else:
+            assert equal(stacked[number], expected)
 
 
 def check_spans(rows: lz.io.Rows[Any]) -> None:

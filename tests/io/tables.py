@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -56,3 +58,33 @@ def tables(draw: st.DrawFn) -> tuple[list[Any], list[dict[str, Any]]]:
         found.append(pa.Table.from_pylist(some, schema))
         rows += [{name: value(name, row[name]) for name in names} for row in some]
     return found, rows
+
+
+_STAMP = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+# Columns as few write them: their types, a value, and what a reader makes of it.
+_ODD: dict[str, list[tuple[Any, Any, Any]]] = {
+    "numbers": [
+        (pa.float16(), 0.5, np.float16(0.5)),
+        (pa.list_(pa.float16()), [0.5], np.array([0.5], np.float16)),
+        (pa.decimal128(5, 2), Decimal("1.25"), Decimal("1.25")),
+        (pa.uint64(), 2**64 - 1, np.uint64(2**64 - 1)),
+    ],
+    "times": [
+        (kind, _STAMP, pa.scalar(_STAMP, kind).as_py())
+        for kind in [*map(pa.timestamp, ("s", "ms", "us", "ns")), pa.timestamp("us", "UTC")]
+    ],
+    "dictionaries": [(pa.dictionary(pa.int32(), pa.string()), "a", "a")],
+}
+
+
+def _odd(columns: list[tuple[Any, Any, Any]]) -> tuple[Any, list[dict[str, Any]]]:
+    """A table of columns that begin with nothing, and its rows."""
+    table = pa.table({
+        f"{n}": pa.array([None, None, None, given, given], kind)
+        for n, (kind, given, _) in enumerate(columns)
+    })  # fmt: skip
+    some = {f"{n}": found for n, (_, _, found) in enumerate(columns)}
+    return table, [dict.fromkeys(some)] * 3 + [some] * 2
+
+
+ODD = {name: _odd(columns) for name, columns in _ODD.items()}

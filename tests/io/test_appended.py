@@ -7,11 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 import lazyckpt as lz
 from tests.io.cases import folder, written
@@ -212,16 +210,3 @@ def test_shuffled_epochs_go_on_with_all_files(executor: Any) -> None:
         assert sorted(next(run) for _ in range(5)) == [*range(5)]
         run.change(new)
         assert [next(run) for _ in range(9)] == list(new[9:18])
-
-
-def test_other_formats_follow_as_well() -> None:
-    place = folder()
-    for number in range(3):
-        table = pa.table({"n": range(number * 4, number * 4 + 4)})
-        parquet.write_table(table, Path(place, f"{number}.parquet"), 2)
-    files = lz.io.files(f"{place}/*.parquet")
-    old, new = (lz.io.read_parquet(each, index_dir=place) for each in (files[:2], files))
-    state = lz.rebase(lz.state_at(lz.source(old), 7), lz.source(new))
-    assert [row["n"] for row in lz.run(lz.source(new), state)] == [7, 8, 9, 10, 11]
-    assert old.first_files(2) == old
-    assert (old.first_files(1)[:], old.first_files(3)) == (old[:4], None)

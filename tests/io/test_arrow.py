@@ -40,23 +40,6 @@ def test_dictionaries_are_what_they_hold(kind: str) -> None:
     assert equal(batch["n"], np.arange(30, 40))
 
 
-@pytest.mark.parametrize("kind", ["file", "stream"])
-@pytest.mark.parametrize("is_dictionary", [False, True])
-def test_record_batches_may_be_empty(kind: str, is_dictionary: bool) -> None:
-    words = pa.array(["a", "b", "c"])
-    table = pa.table({"x": words.dictionary_encode() if is_dictionary else words})
-    (whole,) = table.to_batches()
-    place, made = folder(), pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
-    for number, sizes in enumerate([(0, 3), (0, 0), (2, 0, 1), (0, 1, 0, 2, 0)]):
-        with made(f"{place}/{number}.arrow", table.schema) as out:
-            done = 0
-            for size in sizes:
-                out.write_batch(whole.slice(done, size))
-                done += size
-    rows = lz.io.read_arrow(f"{place}/*.arrow", index_dir=place)
-    check_reader(rows, [{"x": word} for word in "abc" * 3])
-
-
 def test_the_footer_of_a_file_says_where_its_record_batches_are() -> None:
     files = written([pa.table({"x": range(9)})], 4)
     path = Path(files[0].path)
@@ -101,22 +84,6 @@ def test_numbers_may_be_big_endian(made: Any) -> None:
     check_reader(lz.io.read_arrow(path), [{"x": np.int32(value)} for value in values * 2])
 
 
-@pytest.mark.parametrize("made", [pa.ipc.new_file, pa.ipc.new_stream])
-def test_a_damaged_record_batch_is_left_out_where_asked(made: Any) -> None:
-    path = folder() / "a.arrow"
-    ipc(pa.table({"x": [f"{n} " * 50 for n in range(400)]}), path, 100, made, "zstd")
-    rows = lz.io.read_arrow(path, index_dir=folder())
-    stop = rows.locate(150).stop
-    content = bytearray(path.read_bytes())
-    content[stop - 60 : stop - 20] = b"\xff" * 40
-    path.write_bytes(content)
-    with lz.run(lz.source(lz.io.read_arrow(path, index_dir=folder())), on_error="skip") as run:
-        assert [row["x"].split()[0] for row in run] == [
-            f"{n}" for n in range(400) if not 100 <= n < 200
-        ]
-    assert run.skipped == 100
-
-
 def test_a_reader_that_gives_no_rows_where_there_are_some_is_an_error() -> None:
     class Empty(lz.io.Rows[int]):
         def read_rows(self, number: int, records: Any) -> list[int]:
@@ -155,22 +122,3 @@ def test_feather_is_read() -> None:
     Path(f"{place}/b.feather").write_bytes(b"FEA1" + bytes(50) + b"FEA1")
     with pytest.raises(lz.io.RecordError, match=r"b\.feather: it is of Feather's version 1"):
         lz.io.read_arrow(f"{place}/b.feather")
-
-
-@pytest.mark.parametrize("kind", ["file", "stream"])
-@pytest.mark.parametrize("part", [0, 0.01, 0.3, 0.6])
-def test_a_file_that_is_cut_is_named(kind: str, part: float) -> None:
-    path = Path(numbers(400, kind=kind)[0].path)
-    content = path.read_bytes()
-    path.write_bytes(content[: int(len(content) * part) | 1 if part else 0])
-    with pytest.raises(lz.io.RecordError, match=r"000\.arrow: "):
-        lz.io.read_arrow(path)
-
-
-def test_a_file_that_changed_is_named() -> None:
-    files = numbers(20)
-    reader = lz.io.read_arrow(files, cache_bytes=0)
-    assert reader[0]["n"] == 0
-    Path(files[0].path).write_bytes(b"longer" * 1000)
-    with pytest.raises((lz.SourceChanged, lz.io.RecordError), match=r"000\.arrow changed since"):
-        reader[15]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ from pyarrow import parquet
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
-from tests.io.cases import check_reader, folder, is_killed, written
+from tests.io.cases import check_reader, folder, in_fork, is_killed, written
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
 FORMATS = ["parquet", "jsonl.zst", "tar", "tokens"]
@@ -253,6 +255,60 @@ def test_a_file_that_changed_since_is_named() -> None:
     os.truncate(files[0].path, 5)
     with pytest.raises(lz.PipelineError, match=r"000000\.jsonl\.zst has changed since"):
         lz.io.convert([1], place, format="jsonl.zst", rows_per_file=2)
+
+
+def test_a_schema_is_an_argument_of_a_conversion() -> None:
+    place, schema = folder(), pyarrow.schema([("a", pyarrow.int64())])
+    lz.io.convert([{"a": 1}], place, format="parquet", rows_per_file=2, schema=schema)
+    with pytest.raises(lz.ArgumentError, match=r"holds a conversion with .*'a: int64'"):
+        lz.io.convert([{"a": 1}], place, format="parquet", rows_per_file=2)
+
+
+@pytest.mark.parametrize("name", ["progress.jsonl", "listing.json"])
+def test_whatever_a_folder_says_is_damaged_or_as_it_was(name: str) -> None:
+    rows = [{"txt": b"x" * n} for n in range(5)]
+    place = folder()
+    broken = lz.source(rows) | lz.map(_fails_at_4)
+    if name == "listing.json":
+        lz.io.convert(rows, place, format="tar", rows_per_file=2)
+    else:
+        with pytest.raises(ZeroDivisionError):
+            lz.io.convert(broken, place, format="tar", rows_per_file=2)
+    known = content(place)
+    for at in range(0, len(known[name]), 3):
+        for bad in (known[name][:at], known[name][:at] + b"\xff" + known[name][at + 1 :]):
+            other = folder()
+            for each, found in {**known, name: bad}.items():
+                (other / each).write_bytes(found)
+            try:
+                pipeline: Any = rows if name == "listing.json" else lz.source(rows) | lz.map(dict)
+                files = lz.io.convert(pipeline, other, format="tar", rows_per_file=2)
+            except lz.PipelineError:
+                continue
+            assert [row["txt"] for row in read("tar", files)] == [row["txt"] for row in rows]
+
+
+def _fails_at_4(row: Any) -> Any:
+    return row if row["txt"] != b"x" * 4 else 1 / 0
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_full_disk_is_named(form: str) -> None:
+    """By a limit on the size of files, which fails as a full disk does."""
+    place, rows = folder(), some(form, 300)
+
+    def full() -> int:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+        try:
+            lz.io.convert(rows, place, format=form, rows_per_file=200)  # type: ignore[arg-type]
+        except lz.errors.StorageError as error:
+            return int(f"{place} has no room for more" in str(error))
+        return 2
+
+    assert in_fork(full) == 1
+    files = lz.io.convert(rows, place, format=form, rows_per_file=200)  # type: ignore[arg-type]
+    assert len(read(form, files)) == 300
 
 
 def test_one_process_converts_into_a_folder() -> None:

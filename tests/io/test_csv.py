@@ -13,19 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.io import content
 from lazyckpt.io import csv as csv_module
 from tests.io.cases import folder, written
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 3, 1 << 20])
-def test_records_are_the_same_whatever_is_read_at_once(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(content, "CHUNK", chunk)
-    text = b'\r\nx,y\n\n1,"a\n""b""\r\n"\r\n\n"",2'
-    rows = lz.io.read_csv(written([text], f".{chunk}.csv"))
-    assert rows[:] == list(rows) == [{"x": "1", "y": 'a\n"b"\r\n'}, {"x": "", "y": "2"}]
 
 
 def parsed(text: str, skip_lines: int = 0) -> list[list[str] | None]:
@@ -137,11 +126,6 @@ def test_other_forms_are_read() -> None:
     assert repr(rows).endswith(
         "columns=['a', 'b'], delimiter='\\t', quotechar=None, encoding='latin-1')"
     )
-
-
-def test_an_empty_file_has_no_rows_and_no_header() -> None:
-    files = written([b"", b"x,y\n", b"x,y", b"x,y\n1,2"], ".csv")
-    assert lz.io.read_csv(files)[:] == [{"x": "1", "y": "2"}]
 
 
 @pytest.mark.parametrize(

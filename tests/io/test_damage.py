@@ -1,14 +1,10 @@
-"""Damaged files of every format: an error that names the file, or rows that are left out."""
+"""Values that are none: errors that name the row, which alone is left out."""
 
 from __future__ import annotations
 
-import random
 import sqlite3
-import struct
-import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -17,99 +13,8 @@ import pytest
 from pyarrow import feather, parquet
 
 import lazyckpt as lz
-from lazyckpt.testing import equal
 from tests.io.cases import folder, written
-from tests.io.formats import EXAMPLES, saved
-
-OF_PYARROW = [".parquet", ".arrow"]
-NONE = {  # what is no file of its format at all
-    ".tar": [b"", b"no tar at all", b"x" * 2000],
-    ".parquet": [
-        b"",
-        b"PAR1",
-        b"no Parquet at all",
-        b"PAR1" + b"x" * 99,
-        b"PAR1" + b"x" * 50 + struct.pack("<I", 50) + b"PAR1",
-    ],
-    ".arrow": [b"no file of Arrow's at all"],
-}
-
-
-def damaged(content: bytes, chance: random.Random) -> bytes:
-    """Content of which some bytes are others, gone or new; more often near the end."""
-    found = bytearray(content)
-    for _ in range(chance.choice([1, 1, 2, 4])):
-        behind = chance.randrange(min(len(found), chance.choice([400, 1 << 30])) or 1)
-        at = max(0, len(found) - 1 - behind)
-        new = chance.randbytes(chance.randrange(1, 30))
-        found[slice(at, None)] = chance.choice([
-            b"",
-            new[:1] + found[at + 1 :],
-            found[at + len(new) :],
-            new + found[at:],
-            bytes(len(new)) + found[at + len(new) :],
-        ])  # fmt: skip
-    return bytes(found)
-
-
-@pytest.mark.parametrize("suffix", [each for each in EXAMPLES if each not in OF_PYARROW])
-def test_damage_is_an_error_that_names_the_file(suffix: str) -> None:
-    content, read = EXAMPLES[suffix]
-    chance = random.Random(suffix)
-    for _ in range(30):
-        files = written([damaged(content, chance)], suffix)
-        if (reader := opened(read, files)) is None:
-            continue
-        with lz.run(lz.source(reader), on_error="skip") as run:
-            assert len(list(run)) + run.skipped == len(reader)
-        if run.skipped:
-            with pytest.raises(lz.PipelineError, match=files[0].path):
-                list(reader)
-
-
-def opened(read: Callable[..., lz.io.Rows[Any]], files: lz.io.Files) -> lz.io.Rows[Any] | None:
-    """A reader; None where that is an error that names the file."""
-    place = folder()
-    with suppress(lz.PipelineError):
-        return read(files, index_dir=place)
-    with pytest.raises(lz.PipelineError, match=files[0].path):
-        read(files, index_dir=place)
-    return None
-
-
-@pytest.mark.parametrize("suffix", NONE)
-def test_what_is_none_of_a_format_is_named(suffix: str) -> None:
-    for content in NONE[suffix]:
-        with pytest.raises(lz.io.RecordError, match=rf"000\{suffix}: "):
-            EXAMPLES[suffix][1](written([content], suffix))
-
-
-PLAIN = [each for each in EXAMPLES if not each.endswith((".db", ".gz", ".zst"))]
-
-
-@pytest.mark.parametrize("suffix", PLAIN)  # of a compressed file, what was read may be kept
-def test_a_file_that_changed_is_named(suffix: str) -> None:
-    content, read = EXAMPLES[suffix]
-    files = written([content, content], suffix)
-    reader = read(files, index_dir=folder())
-    expected = reader[0]
-    Path(files[1].path).write_bytes(content + content)
-    assert equal(reader[0], expected)
-    with pytest.raises((lz.SourceChanged, lz.io.RecordError), match=rf"001\{suffix} changed since"):
-        reader[len(reader) - 1]
-
-
-@pytest.mark.parametrize(
-    ("suffix", "module"), [(".parquet", "pyarrow.parquet"), (".arrow", "pyarrow.ipc")]
-)
-def test_without_pyarrow_the_extra_is_named(
-    suffix: str, module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content, read = EXAMPLES[suffix]
-    monkeypatch.setitem(sys.modules, module, None)
-    message = rf"{read.__name__} needs pyarrow: .*lazyckpt\[arrow\]"
-    with pytest.raises(lz.PipelineError, match=message):
-        read(written([content], suffix))
+from tests.io.formats import saved
 
 
 def no_text(out: Any, write: Callable[[Any, Any], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
@@ -10,6 +11,8 @@ import lazyckpt as lz
 from tests.docstrings import FACTS, named, parsed
 from tests.helpers import loaded
 
+ROWS = parsed(lz.io.Rows)
+SHARED = re.findall(r"^- `(\w+)`: ", ROWS.text, re.MULTILINE)  # arguments of readers
 FUNCTIONS = [name for name in lz.io.__all__ if inspect.isfunction(getattr(lz.io, name))]
 
 
@@ -24,13 +27,26 @@ def test_names_are_sorted_and_there() -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_docstring_is_google_style(name: str) -> None:
     function = getattr(lz.io, name)
-    docstring = parsed(function)
+    docstring, is_reader = parsed(function), name.startswith("read_")
     assert docstring.summary.endswith(".")
-    assert named(docstring.sections["Args"]) == [*inspect.signature(function).parameters]
+    told = named(docstring.sections.get("Args", ""))
+    shared = {*SHARED} - {*told} if is_reader else {}
+    assert [n for n in inspect.signature(function).parameters if n not in shared] == told
     assert "Raises" in docstring.sections
     assert "\n>>> " in docstring.text
-    if name.startswith("read_"):
-        assert [*docstring.sections] == ["Args", "Returns", "Raises", *FACTS, "Memory"]
+    if is_reader:
+        assert "\nSee `Rows` for what all readers share" in docstring.text
+        known = ["Args", "Returns", "Raises", *FACTS, "Memory"]
+        assert [*docstring.sections] == [each for each in known if each in docstring.sections]
+
+
+def test_what_readers_share_is_said_once() -> None:
+    assert {"files", "index_dir", "executor"} <= {*SHARED}
+    assert [*ROWS.sections] == ["Raises", *FACTS, "Memory"]
+    for name in FUNCTIONS:
+        sections = parsed(getattr(lz.io, name)).sections
+        for fact in (*FACTS, "Memory") if name.startswith("read_") else ():
+            assert sections.get(fact) != ROWS.sections[fact], f"{name}: {fact}"
 
 
 @pytest.mark.parametrize("name", lz.io.__all__)

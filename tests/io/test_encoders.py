@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import enum
 import tarfile
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -106,6 +109,10 @@ def test_tokens_are_documents_or_rows(dtype: str) -> None:
         ("tar", {"__key__": "a"}, "it has nothing that could be a member"),
         ("tar", {"__key__": "a.b", "c": b""}, r"'a\.b\.c' would not be read as 'c' of 'a\.b'"),
         ("tar", {"JPG": b""}, "would not be read as 'JPG'"),
+        ("tar", {"a\0": b""}, "would not be read as"),
+        ("tar", {"__key__": "\0", "a": b""}, "would not be read as"),
+        ("tar", {"__key__": "\udc80", "a": b""}, "surrogates not allowed"),
+        ("tar", {"__key__": b"a", "txt": b""}, "its __key__ must be a str, got b'a'"),
         ("tar", {"__key__": "0", "txt": b""}, "it has the key '0' of the row before"),
         ("tokens", [1, 65536], "the token 65536 doesn't fit into uint16"),
         ("tokens", [-1], "the token -1 doesn't fit"),
@@ -128,8 +135,12 @@ def test_a_row_that_does_not_fit_is_named(form: str, row: Any, message: str) -> 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"a": 1}, {"a": "x"}], "column 'a' of rows 0 to 1 can't be written"),
-        ([{"a": 1}, {"a": 1}, {"a": "x"}], "'a' of rows 2 to 2 .*in the first file it is int64"),
+        ([{"a": 1}, {"a": "x"}], "row 1 can't be written: its 'a' is 'x': .*convert it by map"),
+        ([{"a": 1, "b": 2}, {"b": {}}], "row 1 can't be written: its 'b' is {}: "),
+        (
+            [{"a": 1}, {"a": 1}, {"a": "x"}],
+            "row 2 .* 'a' is 'x': .*; in the files before it is int",
+        ),
         ([{"a": 1}, {"a": 1}, {"b": 1}], "row 2 can't be written: it has 'b', a column that no"),
     ],
 )
@@ -138,15 +149,35 @@ def test_a_column_that_does_not_fit_is_named(rows: list[Any], message: str) -> N
         convert(rows, "parquet", size=2)
 
 
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
 UTC5 = dt.timezone(dt.timedelta(hours=5))
+BERLIN = ZoneInfo("Europe/Berlin")
 VALUES: list[Any] = [
-    None, True, 1, 2**53 + 1, 0.5, float("nan"), "1", b"1", b"\xff", "é",
-    np.int8(3), np.float32(0.1), np.float64(0.1), np.arange(2), np.array([0.5]), [], [1], (1.5,),
-    dt.date(2020, 1, 2), dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 2, 3, 4, 5, 6),
-    dt.datetime(2020, 1, 2, tzinfo=UTC5), dt.timedelta(seconds=1), dt.time(1, 2),
+    None, True, False, 0, 1, 2**53 + 1, 2**63 - 1, -(2**63), 2**64, 10**30, 0.5, -0.0, 0.1, 1e308,
+    float("nan"), float("inf"), "", "1", "é", "\0", "\ud800", "x" * 70_000, b"", b"1", b"\xff",
+    bytearray(b"a"), *(np.dtype(each).type(1) for each in "?bhiqBHIQefdgFDSUV"),
+    np.float32(0.1), np.float16("nan"), np.uint64(2**64 - 1), np.arange(2), np.array([]),
+    np.array([0.1], "f4"), np.zeros((2, 2)), np.zeros((0, 2)), np.array(5), np.array(["a"]),
+    np.array([None]), np.array([True]), np.ma.array([1, 2], mask=[0, 1]),
+    [], [1], [0.1], [None], [None, 1], [[]], [[1], []], [True, 1], (), (1.5,), {1}, range(2),
+    dt.date(2020, 1, 2), dt.date(1, 1, 1), dt.datetime(2020, 1, 2), dt.datetime.min,
+    dt.datetime(2020, 1, 2, 3, 4, 5, 6), dt.datetime(2020, 1, 2, tzinfo=UTC5),
+    dt.datetime.max, dt.datetime(2020, 1, 2, tzinfo=dt.UTC), dt.datetime(2020, 7, 2, tzinfo=BERLIN),
+    dt.datetime(2020, 10, 25, 2, 30, tzinfo=BERLIN), dt.timedelta(seconds=1), dt.timedelta.max,
+    dt.datetime(2020, 10, 25, 2, 30, fold=1, tzinfo=BERLIN), dt.time(1, 2), dt.time(1, tzinfo=UTC5),
     np.datetime64("2020-01-02"), np.datetime64("2020-01-02T00:00:00.000000001"),
-    Decimal("1.5"), Decimal("12.25"),
-    {"u": 1}, {"u": 1.5}, {"u": None}, {"U": 1}, {"u": 2, "v": "x"}, [{"u": 1}], [{"v": 1}], [None],
+    np.datetime64("NaT"), np.datetime64(1, "M"), np.timedelta64(1, "s"), np.timedelta64(1, "ns"),
+    Decimal("1.5"), Decimal("12.25"), Decimal("1E+30"), Decimal("NaN"), Decimal("0." + "1" * 60),
+    Fraction(1, 2), 1j, Colour.RED, Number.ONE,
+    {}, {"u": 1}, {"u": 1.5}, {"u": None}, {"U": 1}, {"u": 2, "v": "x"}, {"u": {}}, {"u": []},
+    {"u": [{"v": None}]}, {"": 1}, {1: 2}, {None: 1}, [{"u": 1}], [{"v": 1}], [{}], [("k", 1)],
 ]  # fmt: skip
 
 
@@ -155,7 +186,7 @@ def test_rows_come_back_equal_or_are_an_error(form: str) -> None:
     """Whatever came before them, and however many are in a file."""
     read = lz.io.read_parquet if form == "parquet" else lz.io.read_jsonl
 
-    @settings(max_examples=max(60, settings.default.max_examples))
+    @settings(max_examples=max(100, settings.default.max_examples))
     @given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=4), st.integers(1, 4))
     @example([1, 1.5], 1)
     @example([dt.date(2020, 1, 2), dt.datetime(2020, 1, 2, 3, 4)], 1)
@@ -168,6 +199,8 @@ def test_rows_come_back_equal_or_are_an_error(form: str) -> None:
         try:
             files = convert(rows, form, size=size)
         except encoders.Unwritable:
+            with pytest.raises(encoders.Unwritable, match=r"^row [0-3] can't be written: .*'a'"):
+                convert(rows, form, size=size)
             return
         found = read(files, index_dir=folder())[:]
         assert all(_is_like(value, row["a"]) for value, row in zip(values, found, strict=True))
@@ -176,11 +209,23 @@ def test_rows_come_back_equal_or_are_an_error(form: str) -> None:
 
 
 def _is_like(given: Any, found: Any) -> bool:
-    if isinstance(given, (list, tuple, np.ndarray)):
+    if isinstance(given, (np.datetime64, np.timedelta64)):
+        return (
+            found is None
+            if np.isnat(given)
+            else bool(found == given or given == type(given)(found))
+        )
+    given, found = (
+        v.tolist() if isinstance(v, (np.generic, np.ndarray)) else v for v in (given, found)
+    )
+    if isinstance(given, (list, tuple)):
         return len(given) == len(found) and all(map(_is_like, given, found))
     if isinstance(given, dict):
         return all(_is_like(given.get(name), found[name]) for name in {*given, *found})
-    return bool(given == found) or (given != given and found != found)
+    if isinstance(given, dt.datetime) and given.utcoffset() != found.utcoffset():
+        return False
+    is_kind = (given is True or given is False) == (found is True or found is False)
+    return is_kind and bool(given == found or (given != given and found != found))
 
 
 def test_a_column_that_begins_with_nothing_has_the_type_of_what_comes() -> None:
@@ -193,7 +238,9 @@ def test_a_column_that_begins_with_nothing_has_the_type_of_what_comes() -> None:
     for schema in (None, SCHEMA):
         files = convert(rows[:3], "parquet", size=1, schema=schema)
         assert all(map(_is_like, rows, lz.io.read_parquet(files, index_dir=folder())))
-    with pytest.raises(encoders.Unwritable, match=r"row 3 .*its 'c' would be read as \{'u': 2\}"):
+    with pytest.raises(
+        encoders.Unwritable, match=r"row 3 .*its 'c' is .*: it would be read as \{'u': 2\}"
+    ):
         convert(rows, "parquet", size=1)
 
 
@@ -213,7 +260,10 @@ def test_all_files_have_the_schema_that_is_given() -> None:
     for row, message in (
         ({"d": 1}, "it has 'd', a column that the schema doesn't have"),
         ({"c": {"u": 300}}, "in the schema it is struct<u: int8>"),
-        ({"c": {"w": 3}}, "its 'c' would be read as .*in the schema it is struct<u: int8>"),
+        (
+            {"c": {"w": 3}},
+            "its 'c' is .*: it would be read as .*in the schema it is struct<u: int8>",
+        ),
     ):
         with pytest.raises(encoders.Unwritable, match=message):
             convert([row], "parquet", schema=SCHEMA)
@@ -230,6 +280,46 @@ def test_keys_that_json_does_not_have_are_named() -> None:
     for row in ({1: "a", "1": "b"}, {None: 1}, {"a": {True: 1}}, {"a": 2**70 + 1}):
         with pytest.raises(encoders.Unwritable, match=r"row 0 .*it would be read as "):
             convert([row], "jsonl.zst")
+
+
+UNFIT: list[tuple[Any, list[Any]]] = [  # types, and values that they don't have
+    (pa.float16(), [2**31, 0.1, True]),
+    (pa.float32(), [0.1, 2**24 + 1, True, Decimal("0.1")]),
+    (pa.int8(), [1.5, 300, True]),
+    (pa.bool_(), [1]),
+    (pa.list_(pa.float32()), [[0.1], np.array([0.1]), [None, 0.1], [[0.1]]]),
+    (pa.list_(pa.int8()), [bytearray(b"a"), [True], np.ma.array([1, 2], mask=[0, 1])]),
+    (pa.struct([("u", pa.float32())]), [{"u": 0.1}, {"u": True}]),
+    (pa.timestamp("s"), [dt.datetime(2020, 1, 2, 3, 4, 5, 6), 2**63 - 1]),
+    (pa.timestamp("us", tz="UTC"), [dt.datetime(2020, 1, 2, tzinfo=UTC5), dt.datetime(2020, 1, 2)]),
+    (pa.decimal128(5, 2), [Decimal("0.001"), Decimal("NaN"), 10**6]),
+    (pa.map_(pa.string(), pa.int64()), [[None], [("k", 1), None], {"k": 0.5}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "values"), UNFIT, ids=lambda value: str(value)[:20])
+def test_a_value_that_a_type_does_not_have_is_named(kind: Any, values: list[Any]) -> None:
+    """Also where missing ones are beside it, which are no array."""
+    for value in values:
+        for rows in ([{"a": value}], [{"a": None}, {"a": value}]):
+            message = f"row {len(rows) - 1} can't be written: its 'a' is .*in the schema it is"
+            with pytest.raises(encoders.Unwritable, match=message):
+                convert(rows, "parquet", schema=pa.schema([("a", kind)]))
+
+
+def test_types_that_files_before_leave_open_fit_those_after() -> None:
+    rows = [{"a": {"u": [{"v": None}]}}, {"a": []}]
+    for size in (1, 2):
+        with pytest.raises(encoders.Unwritable, match=r"row 1 can't be written: its 'a' is \[\]"):
+            convert(rows, "parquet", size=size)
+
+
+def test_a_long_row_is_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "FRAME", 100)
+    monkeypatch.setattr(encoders, "_LONGEST", 400)
+    monkeypatch.setattr("lazyckpt.io.compressed.MOST", 500)
+    rows = ["x" * 50, "y" * 3000, "z"]
+    assert lz.io.read_jsonl(convert(rows, "jsonl.zst"), index_dir=folder())[:] == rows
 
 
 @pytest.mark.parametrize(("form", "module"), [("parquet", "pyarrow"), ("jsonl.zst", "zstd")])

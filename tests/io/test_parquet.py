@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyarrow import parquet
 from pyarrow.parquet import encryption
 
 import lazyckpt as lz
-from lazyckpt.testing import equal
 from tests.io.cases import check_reader, folder, in_fork
 from tests.io.formats import saved
-from tests.io.tables import tables
-
-FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
 
 
 def written(found: list[Any], size: int, **options: Any) -> lz.io.Files:
@@ -39,23 +32,6 @@ def numbers(*sizes: int, size: int = 10) -> lz.io.Files:
         for begin, count in zip(begins, sizes, strict=False)
     ]
     return written(found, size)
-
-
-@FEW
-@given(drawn=tables(), size=st.integers(1, 5), batch=st.integers(1, 5), seed=st.integers(0, 99))
-def test_columns_are_what_rows_are(drawn: Any, size: int, batch: int, seed: int) -> None:
-    reader = lz.io.read_parquet(written(drawn[0], size))
-    for stage in (lz.take(10**6), lz.shuffle(seed=seed), lz.local_shuffle(2, seed=seed)):
-        pipeline = reader | stage
-        whole = list(pipeline | lz.batch(batch))
-        for number, some in enumerate(whole):
-            try:
-                expected = lz.stack(some)
-            except (TypeError, ValueError) as error:
-                with pytest.raises(type(error)):
-                    (pipeline | lz.batch(batch, collate=lz.stack))[number]
-            else:
-                assert equal((pipeline | lz.batch(batch, collate=lz.stack))[number], expected)
 
 
 def decodes(reader: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -119,17 +95,6 @@ def test_in_order_two_groups_are_kept_where_not_all_fit(
     assert count == 2 * 14
     sizes, count = kept(1 << 20)
     assert (max(sizes), count) == (14, 14)
-
-
-def test_a_file_that_changes_while_it_is_read_is_named() -> None:
-    files = numbers(20, 20)
-    rows = lz.io.read_parquet(files)
-    run = lz.run(rows | lz.batch(10, collate=lz.stack))
-    next(run)
-    os.utime(files[0].path, ns=(1, 1))
-    with pytest.raises(lz.SourceChanged, match=r"000\.parquet changed since"):
-        next(run)
-    assert run.state.items == 1
 
 
 def test_a_damaged_group_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,22 +238,6 @@ def test_a_column_that_a_file_lacks_is_named() -> None:
     with pytest.raises(lz.ArgumentError, match=r"001.parquet has no column 'a', which .*000"):
         lz.io.read_parquet(files)
     assert list(lz.io.read_parquet(files, columns=["b"])) == [{"b": 2}, {"b": 3}]
-
-
-def test_a_damaged_page_names_record_offset_and_file() -> None:
-    files = numbers(30)
-    path = Path(files[0].path)
-    reader = lz.io.read_parquet(files)
-    start, stop = reader.locate(10)[2:]
-    content = bytearray(path.read_bytes())
-    content[start + 4 : stop] = bytes(stop - start - 4)
-    path.write_bytes(content)
-    reader = lz.io.read_parquet(lz.io.files(path))
-    with pytest.raises(lz.io.RecordError, match=f"record 10 at byte {start} of .*000.parquet: "):
-        reader[15]
-    with lz.run(reader | lz.map(dict), on_error="skip") as run:
-        assert [row["n"] for row in run] == [*range(10), *range(20, 30)]
-    assert run.skipped == 10
 
 
 def test_a_fork_has_a_cache_of_its_own() -> None:

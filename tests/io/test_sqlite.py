@@ -5,41 +5,25 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import lazyckpt as lz
-from tests.io.cases import check_reader, folder, in_fork
-
-FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
-
-VALUES = st.none() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=3) | st.binary(max_size=3)
-KEYS = st.sampled_from([st.integers(-99, 99), st.text("abcÄ'\"", min_size=1, max_size=3)])
+from lazyckpt.io.storage import storage_of
+from tests.io import formats
+from tests.io.cases import check_reader, folder
 
 
 def database(rows: list[tuple[Any, ...]], columns: str = "k, v") -> Path:
     path = folder() / "a.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f'CREATE TABLE "some rows" ({columns})')
-        marks = ", ".join("?" * len(columns.split(",")))
-        connection.executemany(f'INSERT INTO "some rows" VALUES ({marks})', rows)
+    path.write_bytes(formats.database(rows, columns))
     return path
 
 
 ROWS = 'SELECT * FROM "some rows"'
-
-
-@FEW
-@given(data=st.data(), keys=KEYS)
-def test_rows_keep_all_laws(data: st.DataObject, keys: Any) -> None:
-    rows = data.draw(st.lists(st.tuples(keys, VALUES), max_size=9, unique_by=lambda row: row[0]))
-    reader = lz.io.read_sqlite(database(rows), ROWS, key="k")
-    ordered = sorted(rows, key=lambda row: row[0].encode() if isinstance(row[0], str) else row[0])
-    check_reader(reader, [{"k": k, "v": v} for k, v in ordered])
 
 
 def test_a_table_has_a_key_of_its_own() -> None:
@@ -85,15 +69,6 @@ def test_what_is_not_there_is_named() -> None:
         lz.io.read_sqlite(path, " ")
 
 
-def test_a_database_that_changed_is_named() -> None:
-    path = database([(n, n) for n in range(9)])
-    reader = lz.io.read_sqlite(path, ROWS, key="k")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute('DELETE FROM "some rows" WHERE k = 4')
-    with pytest.raises(lz.SourceChanged, match=r"a\.db changed since it was listed"):
-        reader[3]
-
-
 def test_changes_in_a_write_ahead_log_are_an_error() -> None:
     path = database([(n, n) for n in range(9)])
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -119,7 +94,64 @@ def test_nothing_is_written() -> None:
     assert [each.name for each in path.parent.iterdir()] == ["a.db"]
 
 
-def test_a_fork_has_a_connection_of_its_own() -> None:
-    reader = lz.io.read_sqlite(database([(n, n) for n in range(9)]), ROWS, key="k")
-    assert in_fork(lambda: reader[7]["v"]) == 7
-    assert reader[8]["v"] == 8
+def test_what_has_no_key_of_its_own_needs_one() -> None:
+    path = folder() / "a.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE t (k TEXT PRIMARY KEY, v) WITHOUT ROWID")
+        connection.execute("INSERT INTO t VALUES ('a', 1)")
+        connection.execute("CREATE VIEW seen AS SELECT v, k FROM t")
+    with pytest.raises(lz.io.RecordError, match=r"a\.db: no such column: rowid: .*key='rowid'"):
+        lz.io.read_sqlite(path, "t")
+    with pytest.raises(lz.PipelineError, match=r"a\.db.*key='rowid'"):
+        lz.io.read_sqlite(path, "seen")
+    check_reader(lz.io.read_sqlite(path, "t", key="k"), [{"k": "a", "v": 1}])
+    check_reader(lz.io.read_sqlite(path, "seen", key="k"), [{"v": 1, "k": "a"}])
+    check_reader(lz.io.read_sqlite(path, "SELECT v FROM t -- all", key="v"), [{"v": 1}])
+
+
+def test_keys_of_several_types_are_as_they_are() -> None:
+    keys = [-(2**63), 1, 1.5, 2.0**53, 2**53 + 1, 2**63 - 1, "1", "A", "a", b"1"]
+    rows = [{"k": key, "v": number} for number, key in enumerate(keys)]
+    path = database([tuple(row.values()) for row in rows[::-1]])
+    check_reader(lz.io.read_sqlite(path, ROWS, key="k"), rows)
+
+
+def test_equal_keys_are_found_wherever_they_sort() -> None:
+    path = database([("a", 1), ("A", 2), ("a", 3)], "k TEXT COLLATE NOCASE, v")
+    with pytest.raises(lz.ArgumentError, match="key must be of different values, and 'a' is"):
+        lz.io.read_sqlite(path, ROWS, key="k")
+
+
+def test_a_database_that_is_held_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = database([(1, 1)])
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0))
+    reader = lz.io.read_sqlite(path, ROWS, key="k")
+    connection = sqlite3.connect(path, isolation_level=None)
+    with closing(connection), lz.run(lz.source(reader), on_error="skip") as run:
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(
+            lz.errors.StorageError, match=r"a\.db can't be read: database is locked"
+        ):
+            next(run)
+        connection.execute("ROLLBACK")
+        assert list(run) == [{"k": 1, "v": 1}]
+    path.unlink()
+    with pytest.raises(lz.SourceChanged, match=r"a\.db is gone since it was listed"):
+        reader[0]
+
+
+def test_what_is_written_while_a_query_runs_is_noticed() -> None:
+    path = database([(1, "old"), (2, "old")])
+    reader = lz.io.read_sqlite(path, ROWS, key="k")
+    stat, writer = storage_of(str(path)).stat, sqlite3.connect(path)
+
+    def written_behind(found: str) -> lz.io.File:
+        now = stat(found)
+        with writer:
+            writer.execute("UPDATE \"some rows\" SET v = 'new'")
+        return now
+
+    with closing(writer), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage_of(str(path)), "stat", written_behind)
+        with pytest.raises(lz.SourceChanged, match="changed since it was listed"):
+            reader[0]

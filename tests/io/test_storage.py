@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 import lazyckpt as lz
 from lazyckpt.io import storage
-from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.storage import LocalStorage
 from tests.io.cases import folder, in_fork, written
+from tests.io.table import FORMATS
 
 
 def is_open(path: str) -> bool:
@@ -21,7 +23,7 @@ def is_open(path: str) -> bool:
 
 
 def test_few_files_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "most_open", lambda: 2)
+    monkeypatch.setattr(storage, "_MOST_OPEN", 2)
     files, local = written([b"a", b"b", b"c"], ".bin"), LocalStorage()
     assert [local.read(file, 0, 1) for file in files] == [b"a", b"b", b"c"]
     assert [is_open(file.path) for file in files] == [False, True, True]
@@ -40,11 +42,42 @@ def test_a_file_that_was_replaced_and_listed_again_is_read() -> None:
     (new,) = lz.io.files(place / "a")
     assert local.read(new, 0, 5) == b"newer"
     with pytest.raises(lz.SourceChanged, match="it had 3 bytes and has 5"):
-        local.read(old, 0, 3)
+        LocalStorage().read(old, 0, 3)
+    os.truncate(place / "a", 2)
+    with pytest.raises(lz.SourceChanged, match="it had 5 bytes and has 2"):
+        local.read(new, 0, 1)
+
+
+def fails(rows: lz.io.Rows[Any], message: str) -> int:
+    """0 if a process without rights is told why it can't read rows, which it never leaves out."""
+    storage._local._handle.cache_clear()
+    if os.getuid() == 0:
+        os.setuid(65534)
+    try:
+        with lz.run(lz.source(rows), on_error="skip") as run:
+            list(run)
+    except lz.errors.StorageError as error:
+        return message not in str(error)
+    return 2
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_may_not_be_read_is_never_left_out(name: str) -> None:
+    form = FORMATS[name]
+    with TemporaryDirectory() as top:
+        os.chmod(top, 0o755)
+        for file, content in form.example.files.items():
+            Path(top, file).write_bytes(content)
+        rows = form.read(f"{top}/{form.pattern}", index_dir=f"{top}/index")
+        for each in Path(top).rglob("*"):
+            os.chmod(each, 0o755)
+        path = rows.files[0].path
+        os.chmod(path, 0)
+        assert in_fork(lambda: fails(rows, f"{path} can't be read: ")) == 0
 
 
 def test_threads_share_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "most_open", lambda: 1)
+    monkeypatch.setattr(storage, "_MOST_OPEN", 1)
     files, local = written([b"%03d" % n * 50 for n in range(8)], ".bin"), LocalStorage()
 
     def read(number: int) -> bool:
@@ -53,9 +86,3 @@ def test_threads_share_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, range(800)))
-
-
-def test_a_fork_finds_locks_free() -> None:
-    lock = ForkLock()
-    with lock:
-        assert in_fork(lock.__enter__) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import pickle
 import re
 from collections.abc import Iterator
@@ -33,18 +32,6 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     monkeypatch.setattr(content, "CHUNK", request.param)
     found: int = request.param
     return found
-
-
-BLANKS = b"\n\r\n1\n\r\n\n\n22\r\n\n3\r\n\r\n\r"
-
-
-def test_lines_are_the_same_whatever_is_read_at_once(chunk: int) -> None:
-    files = written([BLANKS, b"", b"\n", b"\r"], f".{chunk}.jsonl")
-    assert lz.io.read_text(files)[:] == [
-        "", "", "1", "", "", "", "22", "", "3", "", "\r", "", "\r",
-    ]  # fmt: skip
-    assert lz.io.read_jsonl(files)[:] == [1, 22, 3]
-    assert [*lz.io.read_jsonl(files, loads=json.loads)] == [1, 22, 3]
 
 
 def test_an_index_takes_8_bytes_a_line() -> None:
@@ -193,18 +180,6 @@ def test_what_json_lacks_is_refused_with_and_without_orjson(name: str) -> None:
         lz.io.read_jsonl(files, loads=text.plain_loads)[0]
 
 
-def test_a_long_record_is_not_read() -> None:
-    files = written([b"1\n" + b"[" + b"2," * 500 + b"2]\n3\n"], ".jsonl")
-    rows = lz.io.read_jsonl(files, max_record_bytes=100)
-    assert (rows[0], rows[2]) == (1, 3)
-    message = "record 1 at byte 2 of .*: it has 1,004 bytes, and max_record_bytes is 100"
-    for read in (list, lambda rows: rows[:]):
-        with pytest.raises(lz.io.RecordError, match=message):
-            read(rows)
-    with lz.run(lz.source(rows), on_error="skip") as run:
-        assert list(run) == [1, 3]
-
-
 def test_many_lines_are_read_a_mebibyte_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{n:01000}" for n in range(4_000)]
     rows = lz.io.read_text(written([("\n".join(lines) + "\n").encode()], ".txt"))
@@ -270,18 +245,6 @@ def test_a_format_without_random_access_names_a_stream() -> None:
     files = written([b"a\n"], ".txt.xz")
     with pytest.raises(lz.ArgumentError, match=r"\.xz has no random access.*iter_text"):
         lz.io.read_text(files)
-
-
-def test_a_file_that_changed_since_the_listing_is_named() -> None:
-    files = written([b"a\nb\n", b"c\n", b"d\n"], ".txt")
-    rows = lz.io.read_text(files)
-    Path(files[1].path).write_bytes(b"longer\n")
-    with pytest.raises(lz.SourceChanged, match=r"001\.txt changed since .* 2 bytes and has 7"):
-        rows[2]
-    assert rows[0] == "a"
-    os.remove(files[2].path)
-    with pytest.raises(lz.SourceChanged, match=r"002\.txt is gone since it was listed"):
-        LocalStorage().read(files[2], 0, 2)
 
 
 def test_a_source_says_files_rows_and_a_digest() -> None:

@@ -219,3 +219,35 @@ def iter_again() -> Any:
             return iter(range(9))
 
     return Again()
+
+
+def test_a_split_by_keys_follows_data_that_grow_between_epochs() -> None:
+    def training(size: int) -> lz.Pipeline[int]:
+        keys = [f"author {n % 7}" for n in range(size)]
+        train, _ = lz.split([0.6, 0.4], seed=0, key=keys)
+        return lz.source(range(size)) | train | lz.shuffle(seed=0)
+
+    small, large = training(40), training(60)
+    first = lz.run(small)
+    seen = list(first.epoch())
+    state = lz.rebase(first.state, large)
+    later = list(lz.run(large, state).epoch())
+    assert {n for n in later if n < 40} == {*seen}
+    assert any(n >= 40 for n in later)
+    with pytest.raises(lz.StateMismatch, match="orders whole epochs"):
+        lz.rebase(lz.state_at(small, 1), large)
+
+
+def test_keys_that_are_others_are_no_growth() -> None:
+    def part(keys: str) -> lz.Pipeline[str]:
+        data = lz.source([*keys])
+        return data | lz.hash_range(0, 0.5, seed=0, key=[*keys])
+
+    state = lz.init(part("abc"))
+    lz.rebase(state, part("abcd"))
+    for keys in ("abd", "xbcd", "ab"):
+        with pytest.raises(lz.StateMismatch):
+            lz.rebase(state, part(keys))
+    by_function = lz.source([*"abc"]) | lz.hash_range(0, 0.5, seed=0, key=str)
+    with pytest.raises(lz.StateMismatch):
+        lz.rebase(state, by_function)

@@ -37,7 +37,7 @@ def token_count(stage: str, size: Any, item: Any) -> int:
 
 
 def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
-    """How many tokens an item has, and its features as arrays."""
+    """How many tokens an item has, and its features as arrays of one value for each."""
     if type(item) is np.ndarray and item.ndim:
         return len(item), {"tokens": item}
     if not isinstance(item, Mapping):
@@ -48,8 +48,8 @@ def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
     features = {
         name: unrounded(stage, np.asarray(values), [values]) for name, values in fields.items()
     }
-    sizes = {name: len(each) if each.ndim else None for name, each in features.items()}
-    if None in sizes.values() or not sizes:
+    sizes = {name: len(each) for name, each in features.items() if each.ndim}
+    if not sizes:
         raise TypeError(
             f"{stage}: expected a sequence of tokens, or a mapping of such, got {brief(item)} "
             f"({type(item).__name__})"
@@ -58,7 +58,11 @@ def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
         raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
     if taken := [name for name in _OURS if name in features]:
         raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
-    return len(toolz.first(features.values())), features
+    size = toolz.first(sizes.values())
+    each_token = {
+        name: each if each.ndim else np.full(size, each) for name, each in features.items()
+    }
+    return size, each_token
 
 
 def cut_to_fit(
@@ -81,8 +85,8 @@ def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | 
 
 
 def _longer(length: int, item: Any) -> str | None:
-    tokens = next(iter(item.values()), ()) if isinstance(item, Mapping) else item
-    size = len(tokens) if hasattr(tokens, "__len__") and np.ndim(tokens) else 0
+    features = item.values() if isinstance(item, Mapping) else [item]
+    size = next((len(each) for each in features if np.ndim(each)), 0)
     return f"{size} tokens are more than length={length}" if size > length else None
 
 

@@ -12,7 +12,7 @@ import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
-from lazyckpt.io import remote, storage
+from lazyckpt.io import storage
 from tests.world.io.faults import Proxy, proxy
 
 BUCKET = "corpus"
@@ -29,6 +29,8 @@ def server() -> Iterator[Any]:
     patch = pytest.MonkeyPatch()
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_ACCESS_KEY_ID": "someone",
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_REGION": "us-east-1",
@@ -42,21 +44,14 @@ def server() -> Iterator[Any]:
     running.stop()
 
 
-@pytest.fixture(params=["obstore", "s3fs"])
-def client(
-    request: pytest.FixtureRequest, server: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
-    """The same, read by either package, with nothing in the bucket."""
+@pytest.fixture
+def client(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The same, with nothing in the bucket."""
     monkeypatch.setattr(storage, "_opened", {})
-    if request.param == "s3fs":
-        monkeypatch.setattr(remote, "_OBSTORE", set())
-        s3fs.S3FileSystem.clear_instance_cache()  # of another server
+    s3fs.S3FileSystem.clear_instance_cache()  # of another server
     for found in server.list_objects_v2(Bucket=BUCKET).get("Contents", []):
         server.delete_object(Bucket=BUCKET, Key=found["Key"])
-    storage.storage_of("s3://x")
-    is_obstore = isinstance(storage.storage_of("s3://x"), remote.ObstoreStorage)
-    assert is_obstore == (request.param == "obstore")
-    return server  # type: ignore[no-any-return]
+    return server
 
 
 def put(client: Any, **contents: bytes) -> None:
@@ -73,6 +68,4 @@ def failing(client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     with proxy(int(url.rpartition(":")[2])) as found:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server_port}")
         monkeypatch.setattr(storage, "_opened", {})
-        s3fs.S3FileSystem.clear_instance_cache()
         yield found
-    s3fs.S3FileSystem.clear_instance_cache()

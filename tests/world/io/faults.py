@@ -19,6 +19,7 @@ class Proxy(ThreadingHTTPServer):
         self.target = port
         self.way, self.times, self.failed = "", 0, 0
         self.reads: list[str] = []  # the ranges that were asked for
+        self.signed: list[str] = []  # the signatures of requests
 
     def fail(self, way: str, times: int) -> None:
         self.way, self.times, self.failed = way, times, 0
@@ -29,6 +30,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Proxy
 
     def do_GET(self) -> None:
+        self.server.signed.append(self.headers.get("Authorization", ""))
         if "Range" in self.headers:
             self.server.reads.append(self.headers["Range"])
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

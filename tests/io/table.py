@@ -1,0 +1,373 @@
+"""The table of formats: what every reader of `lazyckpt.io` is held to by the laws."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+import lazyckpt as lz
+from tests.io import contents
+from tests.io.contents import Contents, named
+from tests.io.formats import (
+    COMPRESSIONS,
+    archive,
+    compressed,
+    database,
+    ipc,
+    mds,
+    megatron,
+    members_of,
+    record,
+    saved,
+)
+from tests.io.tables import ODD
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A format, and what laws need to know of it.
+
+    - `reader`: the name of its reader
+    - `pattern`: the files that it is given
+    - `random`: random files
+    - `example`: files that are always the same, two where there may be several
+    - `odd`: files as few write them
+    - `given`: what the reader needs to be given
+    - `options`: of the reader, which change no row
+    - `spoil`: what makes of a record's bytes some that can't be read
+    - `none`: contents that are none of the format, as an error at opening says
+    - `needs`: the module without which it isn't read, and the extra that has it
+    - `is_checked`: whether checksums hold each row; others may be read as what they are not
+    - `is_foreign`: whether what parses it is code that any damage may lead astray
+    - `is_local`: whether its files must be on this machine
+    - `compression`: how its files are compressed
+    """
+
+    reader: str
+    pattern: str
+    random: st.SearchStrategy[Contents]
+    example: Contents
+    odd: Mapping[str, Contents] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    options: st.SearchStrategy[dict[str, Any]] = field(default_factory=lambda: st.just({}))
+    spoil: Callable[[bytes], bytes] | None = None
+    none: Sequence[bytes] = ()
+    needs: tuple[str, str] | None = None
+    is_checked: bool = False
+    is_foreign: bool = False
+    is_local: bool = False
+    compression: str = ""
+
+    def read(self, files: Any, **options: Any) -> lz.io.Rows[Any]:
+        """The rows of files; options that the reader doesn't have are left out."""
+        known = {name: value for name, value in options.items() if self.has(name)}
+        rows: lz.io.Rows[Any] = getattr(lz.io, self.reader)(files, **self.given, **known)
+        return rows
+
+    def has(self, option: str) -> bool:
+        return option in inspect.signature(getattr(lz.io, self.reader)).parameters
+
+    def compressed(self, kind: str) -> Format:
+        """The format with its files compressed."""
+        sizes = st.sampled_from([1 << 20, 700])
+        return replace(
+            self,
+            pattern=f"{self.pattern}{COMPRESSIONS[kind][0]}",
+            random=st.builds(_compressed, self.random, st.just(kind), sizes),
+            example=_compressed(self.example, kind),
+            odd={name: _compressed(found, kind) for name, found in self.odd.items()},
+            spoil=None,
+            none=(),
+            compression=kind,
+        )
+
+
+def _compressed(found: Contents, kind: str, size: int = 700) -> Contents:
+    suffix = COMPRESSIONS[kind][0]
+    files = {f"{name}{suffix}": found.files[name] for name in found.files}
+    return Contents({n: compressed(files[n], kind, size) for n in files}, found.rows)
+
+
+def one_of(**options: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({name: st.sampled_from(some) for name, some in options.items()})
+
+
+# Examples are two files of these numbers.
+COUNT = 24
+HALVES = [range(16), range(16, COUNT)]
+
+
+def example(suffix: str, write: Callable[[range], bytes], row: Callable[[int], Any]) -> Contents:
+    return named([write(half) for half in HALVES], suffix, [row(n) for n in range(COUNT)])
+
+
+def joined(line: Callable[[int], bytes], before: bytes = b"") -> Callable[[range], bytes]:
+    """What writes a record a number."""
+    return lambda half: before + b"".join(map(line, half))
+
+
+def spoilt(end: bytes) -> Callable[[bytes], bytes]:
+    """What writes such an end over a record's."""
+    return lambda found: found[: len(found) - len(end)] + end
+
+
+_BLANKS = [b"\n\r\n1\n\r\n\n\n22\r\n\n3\r\n\r\n\r", b"", b"\n", b"\r"]
+_LINES = ["", "", "1", "", "", "", "22", "", "3", "", "\r", "", "\r"]
+_TEXT = Format(
+    reader="read_text",
+    pattern="*.txt",
+    random=contents.lines(),
+    example=example(".txt", joined(lambda n: b"%d\n" % 5**n), lambda n: f"{5**n}"),
+    odd={"blanks": named(_BLANKS, ".txt", _LINES)},
+    spoil=spoilt(b"\xff\n"),
+)
+_JSONL = Format(
+    reader="read_jsonl",
+    pattern="*.jsonl",
+    random=contents.json_lines(),
+    example=example(".jsonl", joined(lambda n: b"[%d]\n" % 5**n), lambda n: [5**n]),
+    odd={
+        "blanks": named(_BLANKS, ".jsonl", [1, 22, 3]),
+        "marks": named([b"\xef\xbb\xbf1\n \t\n 2 \n\xef\xbb\xbf[3]"], ".jsonl", [1, 2, [3]]),
+    },
+    options=one_of(loads=[None, json.loads]),
+    spoil=spoilt(b"{\n"),
+    none=[b"[\n1,\n2\n]\n"],
+)
+_CSV = Format(
+    reader="read_csv",
+    pattern="*.csv",
+    random=contents.csv_records(),
+    example=example(
+        ".csv",
+        joined(lambda n: b'%d,"x\n""%d"""\n' % (n, 5**n), b"a,b\n"),
+        lambda n: {"a": f"{n}", "b": f'x\n"{5**n}"'},
+    ),
+    odd={
+        "blanks": named(
+            [b'\r\nx,y\n\n1,"a\n""b""\r\n"\r\n\n"",2', b"", b"x,y\n", b"x,y", b"x,y\n1,2"],
+            ".csv",
+            [{"x": "1", "y": 'a\n"b"\r\n'}, {"x": "", "y": "2"}, {"x": "1", "y": "2"}],
+        ),
+        "half quoted": named(
+            ['\ufeffx,"y"\r5" tall,é\r"a",b" c\r'.encode()],
+            ".csv",
+            [{"x": '5" tall', "y": "é"}, {"x": "a", "y": 'b" c'}],
+        ),
+    },
+    spoil=lambda found: b"\xff" + found[1:],
+)
+_TAR = Format(
+    reader="read_tar",
+    pattern="*.tar",
+    random=contents.samples(),
+    example=example(
+        ".tar",
+        lambda half: archive([(f"{n}.txt", b"%d" % 5**n * (n + 1) * 9) for n in half]),
+        lambda n: {"__key__": f"{n}", "txt": b"%d" % 5**n * (n + 1) * 9},
+    ),
+    odd={
+        "empty": named(
+            [archive([]), archive([("README", b"")]), archive(members_of([{"a": b""}]))],
+            ".tar",
+            [{"__key__": "d/0", "a": b""}],
+        )
+    },
+    none=[b"", b"no tar at all", b"x" * 2000],
+)
+_RECORDS = [b"", b"a", b"b" * 50, b"", b"c" * 13]
+_TFRECORD = Format(
+    reader="read_tfrecord",
+    pattern="*.tfrecord",
+    random=contents.tf_records(),
+    example=example(
+        ".tfrecord",
+        joined(lambda n: record(b"x" * 9 + b"%d" % 5**n)),
+        lambda n: b"x" * 9 + b"%d" % 5**n,
+    ),
+    odd={"empty": named([b"".join(map(record, _RECORDS)), b""], ".tfrecord", _RECORDS)},
+    options=one_of(check_crc=[True, False]),
+    spoil=lambda found: found[:12] + b"W" + found[13:],
+    is_checked=True,
+)
+
+
+def _table(half: range) -> Any:
+    return pa.table({"n": half, "text": [f"{n} " * 99 for n in half]})
+
+
+def _row(n: int) -> dict[str, Any]:
+    return {"n": np.int64(n), "text": f"{n} " * 99}
+
+
+def _zeros(found: bytes) -> bytes:
+    """A group of which nothing is left but how it begins and ends."""
+    return found[:4] + bytes(len(found) - 8) + found[-4:]
+
+
+_PARQUET = Format(
+    reader="read_parquet",
+    pattern="*.parquet",
+    random=contents.in_parquet(),
+    example=example(
+        ".parquet",
+        lambda half: saved(lambda out: parquet.write_table(_table(half), out, 5)),
+        _row,
+    ),
+    odd={
+        name: named([saved(lambda out, t=table: parquet.write_table(t, out, 2))], ".parquet", rows)
+        for name, (table, rows) in ODD.items()
+    },
+    options=one_of(cache_bytes=[0, 100, 1 << 28]),
+    spoil=_zeros,
+    none=[
+        b"",
+        b"PAR1",
+        b"no Parquet at all",
+        b"PAR1" + b"x" * 99,
+        b"PAR1" + b"x" * 50 + b"\x32\0\0\0PAR1",
+    ],
+    needs=("pyarrow.parquet", "arrow"),
+    is_foreign=True,
+)
+
+
+def _arrow(made: Any) -> Format:
+    return Format(
+        reader="read_arrow",
+        pattern="*.arrow",
+        random=contents.in_arrow(made),
+        example=example(
+            ".arrow",
+            lambda half: saved(lambda out: ipc(_table(half), out, 5, made, "zstd")),
+            _row,
+        ),
+        odd={
+            name: named([saved(lambda out, t=table: ipc(t, out, 2, made))], ".arrow", rows)
+            for name, (table, rows) in ODD.items()
+        }
+        | {"empty batches": _empty_batches(made)},
+        options=one_of(cache_bytes=[0, 1 << 28]),
+        spoil=lambda found: found[:-60] + b"\xff" * 40 + found[-20:],
+        none=[b"", b"no file of Arrow's at all", b"FEA1" + bytes(50) + b"FEA1"],
+        needs=("pyarrow.ipc", "arrow"),
+        is_foreign=True,
+    )
+
+
+def _empty_batches(made: Any) -> Contents:
+    """Some of them at the front, in the midst and at the end; of a dictionary, too."""
+    files = []
+    for words in (pa.array(["a", "b", "c"]), pa.array(["a", "b", "c"]).dictionary_encode()):
+        (whole,) = pa.table({"x": words}).to_batches()
+        for sizes in ((0, 3), (0, 0), (2, 0, 1), (0, 1, 0, 2, 0)):
+            files.append(saved(lambda out, w=whole, s=sizes: _write(out, made, w, s)))
+    return named(files, ".arrow", [{"x": word} for word in "abc" * 6])
+
+
+def _write(out: Any, made: Any, whole: Any, sizes: Sequence[int]) -> None:
+    with made(out, whole.schema) as writer:
+        for number, size in enumerate(sizes):
+            writer.write_batch(whole.slice(sum(sizes[:number]), size))
+
+
+def _numbers(half: range) -> np.ndarray[Any, Any]:
+    return np.arange(3 * half.start, 3 * half.stop, dtype="<u2")
+
+
+def _three(n: int) -> np.ndarray[Any, Any]:
+    return np.arange(3 * n, 3 * n + 3, dtype="<u2")
+
+
+def _arrays(suffix: str, write: Callable[[Any, Any], Any], **given: Any) -> Format:
+    return Format(
+        reader="read_tokens",
+        pattern=f"*{suffix}",
+        random=contents.arrays(suffix, write),
+        example=example(suffix, lambda half: saved(lambda out: write(out, _numbers(half))), _three),
+        given={"length": 3, **given},
+        none=[] if given else [b"", b"no array"],
+    )
+
+
+_DOCUMENTS = Format(
+    reader="read_tokens",
+    pattern="*.bin",
+    random=contents.documents(),
+    example=Contents(
+        megatron([[[*_three(n).tolist()] for n in half] for half in HALVES]),
+        [*map(_three, range(COUNT))],
+    ),
+)
+
+
+def _sample(n: int) -> dict[str, Any]:
+    return {"text": f"{5**n}", "number": np.int32(n)}
+
+
+def _shards(compression: str) -> Contents:
+    files = mds([[*map(_sample, half)] for half in HALVES], compression)
+    return Contents(files, [*map(_sample, range(COUNT))])
+
+
+_MDS = Format(
+    reader="read_mds",
+    pattern="index.json",
+    random=contents.shards(),
+    example=_shards(""),
+    spoil=lambda found: b"\xc8" + found[1:],
+    none=[b"[", b"[]", b'{"shards": 1}', b'{"shards": [{}]}'],
+)
+_SQLITE = Format(
+    reader="read_sqlite",
+    pattern="a.db",
+    random=contents.databases(),
+    example=Contents(
+        {"a.db": database([(n, f"{n}") for n in range(COUNT)])},
+        [{"k": n, "v": f"{n}"} for n in range(COUNT)],
+    ),
+    given={"query": 'SELECT * FROM "some rows"', "key": "k"},
+    none=[b"no database at all" * 99],
+    is_local=True,
+)
+
+_BLOBS = [b"%d" % 5**n for n in range(COUNT)]
+_FILES = Format(
+    reader="read_files",
+    pattern="*.raw",
+    random=contents.blobs(),
+    example=named(
+        _BLOBS, ".raw", [{"name": f"{n:03}.raw", "data": blob} for n, blob in enumerate(_BLOBS)]
+    ),
+)
+
+STREAMED = {"text": _TEXT, "jsonl": _JSONL, "csv": _CSV, "tar": _TAR, "tfrecord": _TFRECORD}
+FORMATS: dict[str, Format] = {
+    **STREAMED,
+    **{
+        f"{name}, {kind}": form.compressed(kind)
+        for name, form in STREAMED.items()
+        for kind in COMPRESSIONS
+        if name == "text" or "," not in kind
+    },
+    "parquet": _PARQUET,
+    "arrow": _arrow(pa.ipc.new_file),
+    "arrow stream": _arrow(pa.ipc.new_stream),
+    "npy": _arrays(".npy", np.save),
+    "npz": _arrays(".npz", np.savez),
+    "bin": _arrays(".bin", lambda out, found: out.write(found.tobytes()), dtype="uint16"),
+    "documents": _DOCUMENTS,
+    "mds": _MDS,
+    "mds, gzip": replace(_MDS, example=_shards("gzip"), compression="gzip", spoil=None, none=[]),
+    "mds, zstd": replace(_MDS, example=_shards("zstd"), compression="zstd", spoil=None, none=[]),
+    "sqlite": _SQLITE,
+    "files": _FILES,
+}
