@@ -145,15 +145,15 @@ class _ParquetRows(GroupedRows):
 
     def schema(self, number: int) -> Any:
         file, columns = self.files[number], self.columns
-        with self.opened(number) as reader, decoding(file):
+        with decoding(file):
+            reader = self.open(file)
             known = reader.schema_arrow
             paths = [*known.names, *(column.path for column in reader.schema)]
-            for name in columns or ():
+            for name in columns or known.names:
                 if name not in paths and not any(each.startswith(f"{name}.") for each in paths):
                     raise ArgumentError(
                         f"read_parquet: no column {name!r} in {file.path}, which has {known.names}"
                     )
-            for name in columns or known.names:
                 if any(each.name == name and "struct<>" in str(each.type) for each in known):
                     raise self._unreadable(file, name, "has a group without fields")
                 if _footer(file).is_encrypted and reader.num_row_groups:
