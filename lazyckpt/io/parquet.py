@@ -65,10 +65,6 @@ def _ordered(filters: Any) -> Any:
     return sorted(filters, key=repr) if isinstance(filters, (set, frozenset)) else filters
 
 
-def _arrow() -> Any:
-    return optional_module("pyarrow", "arrow", "read_parquet")
-
-
 def _parquet() -> Any:
     return optional_module("pyarrow.parquet", "arrow", "read_parquet")
 
@@ -123,12 +119,13 @@ def _group(file: File, footer: _Footer, number: int) -> Group:
 def _chosen(schema: Any, columns: Sequence[str]) -> Any:
     """Columns, of which some may be parts of a struct: as pyarrow reads them of an empty row."""
     tops = {name.partition(".")[0] for name in columns if name not in schema.names} | {*columns}
+    arrow = optional_module("pyarrow", "arrow", "read_parquet")
     fields = [field for field in schema if field.name in tops]
     if {*columns} <= {*schema.names}:
-        return _arrow().schema(fields)
-    nothing = [_arrow().nulls(1, field.type) for field in fields]
+        return arrow.schema(fields)
+    nothing = [arrow.nulls(1, field.type) for field in fields]
     file = io.BytesIO()
-    _parquet().write_table(_arrow().table(nothing, [field.name for field in fields]), file)
+    _parquet().write_table(arrow.table(nothing, [field.name for field in fields]), file)
     return _parquet().ParquetFile(file).read_row_group(0, columns=columns).schema
 
 
