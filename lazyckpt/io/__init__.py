@@ -8,7 +8,7 @@ Names are imported when first used. Each module imports only from those before i
 
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
 - decompress, last_used, framed, gzip, zstd
-- content, rows, lines, ranges
+- content, rows, lines, records
 - columns, schemas, stored_file, groups
 - text, csv and a reader for each other format
 - stream, encoders, conversion, indexing
