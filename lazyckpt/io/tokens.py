@@ -291,19 +291,20 @@ def read_tokens(
     offset: int = 0,
     name: str | None = None,
 ) -> TokenRows:
-    """Rows of tokens, by number: of `length` each, or documents.
+    """Read rows of tokens, by number: of `length` each, or documents.
 
     It reads files of plain numbers (`.bin`), those of Megatron with an `.idx` beside them,
-    `.npy`, and `.npz` that isn't compressed. Rows are arrays that can't be written to; none
-    reaches over the end of a file, where fewer than `length` tokens are left out.
+    `.npy`, and `.npz` that isn't compressed. Rows are read-only arrays. No row spans two files: at
+    the end of a file, fewer than `length` tokens are left out. An index has to fit its file, byte
+    for byte; nothing holds a checksum of the tokens.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        length: How many tokens a row has. None for documents as the `.idx` has them, and for
-            the rows of arrays in two dimensions.
-        stride: How many tokens there are from the beginning of one row to that of the next;
-            by default `length`. With `length=1025, stride=1024` each row has the first
+        length: Number of tokens per row. None for the documents of the `.idx`, and for the rows
+            of arrays in two dimensions.
+        stride: Number of tokens from the beginning of one row to that of the next; by default
+            `length`. With `length=1025, stride=1024` each row has the first
             token of the next one too, as its last target.
         dtype: The type of plain numbers, little endian, such as "uint16". Others say theirs.
         offset: How many bytes there are before plain numbers, such as 1024 in files of llm.c.
