@@ -7,9 +7,9 @@
 Names are imported when first used. Each module imports only from those before it:
 
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
-- decompress, last_used, framed, gzip, zstd
+- stored_file, decompress, last_used, compressed, gzip
 - content, rows, lines, records
-- columns, schemas, stored_file, groups
+- columns, schemas, groups
 - text, csv and a reader for each other format
 - stream, encoders, conversion, indexing
 """
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.conversion import convert
     from lazyckpt.io.csv import read_csv
+    from lazyckpt.io.decompress import Zstd
     from lazyckpt.io.huggingface import read_dataset, stream_dataset
     from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
@@ -51,6 +52,7 @@ __all__ = [
     "Rows",
     "Scan",
     "Storage",
+    "Zstd",
     "convert",
     "files",
     "index",
@@ -77,6 +79,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
     "conversion": "convert",
     "csv": "read_csv",
+    "decompress": "Zstd",
     "huggingface": "read_dataset stream_dataset",
     "mds": "read_mds",
     "parquet": "read_parquet",

@@ -11,10 +11,11 @@ from pathlib import Path
 from time import time
 from uuid import uuid4
 
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.io.locks import exclusive_lock
 
 _ABANDONED = 3600  # seconds in which nothing was written
+_SUFFIXES = (".index", ".counts", ".pieces", ".points")
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -26,6 +27,14 @@ def cache_folder() -> str:
         return os.path.expanduser("~/Library/Caches/lazyckpt")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(base, "lazyckpt")
+
+
+def cache_bytes() -> int:
+    """Return how many bytes the cache folder may take: `LAZYCKPT_CACHE_BYTES`, or 16 GiB."""
+    given = os.environ.get("LAZYCKPT_CACHE_BYTES", "")
+    if given and not given.isdecimal():
+        raise ArgumentError(f"LAZYCKPT_CACHE_BYTES must be a number of bytes, got {given!r}")
+    return int(given or 1 << 34)
 
 
 def write_whole(path: str, content: bytes) -> None:
@@ -53,6 +62,23 @@ def remove_abandoned(folder: str) -> None:
             with suppress(OSError):  # another may be at it
                 if entry.name.endswith(".tmp") and time() - entry.stat().st_mtime > _ABANDONED:
                     os.remove(entry.path)
+
+
+def remove_unused(folder: str, most: int) -> None:
+    """Remove the indices of a folder that were not used for longest, if it takes more bytes."""
+    used = []
+    with os.scandir(folder) as entries, suppress(FileNotFoundError):  # another may be at it
+        for entry in entries:
+            if entry.name.endswith(_SUFFIXES):
+                used.append((entry.stat(), entry.path))
+    used.sort(key=lambda each: each[0].st_mtime_ns)
+    size = sum(status.st_size for status, _ in used)
+    for status, path in used:
+        if size <= most:
+            break
+        with suppress(OSError):  # another may be at it
+            os.remove(path)
+        size -= status.st_size
 
 
 @contextmanager

@@ -5,24 +5,29 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Literal, Protocol, TypeAlias
+from functools import lru_cache
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from lazyckpt.core.checks import Check, one_of
+from lazyckpt.core.checks import one_of
 from lazyckpt.errors import ArgumentError
-from lazyckpt.io.decompress import check_plain, compression_of
+from lazyckpt.io.compressed import BlockCompressed
+from lazyckpt.io.decompress import Zstd, check_head, compression_of, file_chunks
+from lazyckpt.io.gzip import Gzip
 from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.storage import File, Ranges, storage_of
 
-Compression: TypeAlias = Literal["infer", "none", "gzip", "zstd"]
+Compression: TypeAlias = Literal["infer", "none", "gzip", "zstd"] | Zstd
 
 CHUNK = 1 << 20  # bytes that are read at once
 
-_MODULES = {"gzip": "lazyckpt.io.gzip", "zstd": "lazyckpt.io.zstd"}
+_one_of = one_of("infer", "none", "gzip", "zstd")
 
-compression_check: Check = one_of("infer", "none", "gzip", "zstd")
+
+def compression_check(value: Any) -> str | Zstd:
+    """Accept the name of a compression, or options of zstd."""
+    return value if isinstance(value, Zstd) else str(_one_of(value))
 
 
 class Content(Protocol):
@@ -36,6 +41,9 @@ class Content(Protocol):
 
     def block_begins(self, file: File) -> Numbers:
         """The offsets at which what is decompressed together begins."""
+
+    def size(self, file: File) -> int:
+        """How many bytes there are, once they were read from the front."""
 
 
 class Summed(Iterator[bytes]):
@@ -54,9 +62,7 @@ class _Plain:
     """Files that aren't compressed."""
 
     def chunks(self, file: File) -> Iterator[bytes]:
-        storage = storage_of(file.path)
-        for start in range(0, file.size, CHUNK):
-            yield storage.read(file, start, min(start + CHUNK, file.size))
+        return file_chunks(file, CHUNK)
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         return storage_of(file.path).read_ranges(file, ranges)
@@ -64,24 +70,29 @@ class _Plain:
     def block_begins(self, file: File) -> Numbers:
         return np.zeros(1, np.uint64)
 
+    def size(self, file: File) -> int:
+        return file.size
+
 
 _plain = _Plain()
 
 
-def content_of(path: str, compression: str, folder: str) -> Content:
+def content_of(path: str, compression: str | Zstd, folder: str) -> Content:
     """How a file is read, by its compression; `folder` is where seek points are kept."""
     kind = inferred(path) if compression == "infer" else compression
-    if kind == "none":
-        return _plain
-    made: Content = import_module(_MODULES[kind]).content(folder)
-    return made
+    return _plain if kind == "none" else _compressed(kind, folder)
+
+
+@lru_cache
+def _compressed(kind: str | Zstd, folder: str) -> Content:
+    return Gzip(folder) if kind == "gzip" else BlockCompressed(kind, folder)
 
 
 @dataclass(frozen=True)
 class ContentScan:
     """A `Scan` of what files hold, by the offsets at which rows begin, and the last one ends."""
 
-    compression: str
+    compression: str | Zstd
     folder: str  # where seek points are kept
     columns = 1
     is_bounds = True
@@ -90,19 +101,19 @@ class ContentScan:
         """What a file holds."""
         return content_of(file.path, self.compression, self.folder)
 
-    def text_chunks(self, file: File) -> Iterator[bytes]:
-        """All of what a file of text holds, which no compressed one is by mistake."""
-        chunks = self.content(file).chunks(file)
-        if (first := next(chunks, None)) is not None:
-            check_plain(file, first)
-            yield first
-            yield from chunks
+    def chunks(self, file: File) -> Iterator[bytes]:
+        """All of what a file holds, which isn't compressed by mistake."""
+        content = self.content(file)
+        for number, chunk in enumerate(content.chunks(file)):
+            if content is _plain and not number:
+                check_head(file, None, chunk)
+            yield chunk
 
 
 def inferred(path: str) -> str:
     """The compression that a name says."""
     kind = compression_of(path) or "none"
-    if kind not in ("none", *_MODULES):
+    if kind not in ("none", "gzip", "zstd"):
         raise ArgumentError(
             f"{path}: .{path.rpartition('.')[2]} has no random access; read it as a stream: "
             "source(files) | flat_map(lz.io.iter_text), or convert it to .gz or .zst"

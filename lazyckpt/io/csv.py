@@ -9,7 +9,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import Unfit, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan, Summed
+from lazyckpt.io.content import CHUNK, Compression, ContentScan, Summed
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import encoding_check
 from lazyckpt.io.numbers import Numbers
@@ -62,12 +62,58 @@ class CsvScan(ContentScan):
         )
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
-        chunks = Summed(self.text_chunks(file))
-        source = io.BufferedReader(ChunkStream(chunks), _FLUSH)
-        passed = len(_BOM) if self.has_bom and source.peek(3).startswith(_BOM) else 0
-        source.read(passed)
-        text = io.TextIOWrapper(source, "latin-1", newline="")
-        starts = [] if self.has_header else [passed]
+        chunks = Summed(self.chunks(file))
+        count = last = 0
+        for ends in self._ends(chunks):
+            if len(ends):
+                count, last = count + len(ends), int(ends[-1])
+                yield ends
+        if self.has_header and count == 1:  # whose file would have no rows, if it can't be read
+            self.content(file).read_ranges(file, [(last - 1, last)])
+        return chunks.sum
+
+    def _ends(self, content: Iterator[bytes]) -> Iterator[NDArray[Any]]:
+        source = io.BufferedReader(ChunkStream(content), CHUNK)
+        chunks = iter(partial(source.read, CHUNK), b"")
+        text = source.read(len(_BOM))
+        passed = len(_BOM) if self.has_bom and text == _BOM else 0
+        text = text[passed:]
+        if not self.has_header:
+            yield np.array([] if self.skip_lines else [passed], np.uint64)
+        for chunk in () if self.skip_lines else chunks:
+            text += chunk
+            found = self._plain_ends(text)
+            if found is None:
+                break
+            ends, end = found
+            yield ends + passed
+            passed, text = passed + end, text[end:]
+        yield from self._parsed_ends(chain([text], chunks), passed)
+
+    def _plain_ends(self, text: bytes) -> tuple[NDArray[np.int64], int] | None:
+        """The ends of records that are lines, and of all lines; None if the csv module has to say.
+
+        It doesn't for lines without quotes, none of which is longer than a field may be.
+        """
+        size = text.rfind(b"\n") + 1
+        lines = text[:size]
+        is_quoted = self.quotechar is not None and self.quotechar.encode() in lines
+        if is_quoted or lines.count(b"\r") != lines.count(b"\r\n"):
+            return None
+        values = np.frombuffer(lines, np.uint8)
+        ends = np.flatnonzero(values == ord("\n")) + 1
+        lengths = np.diff(ends, prepend=0)
+        if max(len(text) - size, lengths.max(initial=0)) > self.field_limit:
+            return None
+        is_blank = (lengths == 1) | ((lengths == 2) & (values[ends - 2] == ord("\r")))
+        return ends[~is_blank], size
+
+    def _parsed_ends(self, chunks: Iterator[bytes], passed: int) -> Iterator[NDArray[Any]]:
+        """The same, as the csv module has them; the end of the lines left out comes before."""
+        text = io.TextIOWrapper(
+            io.BufferedReader(ChunkStream(chunks), _FLUSH), "latin-1", newline=""
+        )
+        starts = [passed] if self.skip_lines and not self.has_header else []
 
         def lines() -> Iterator[str]:
             nonlocal passed
@@ -94,7 +140,6 @@ class CsvScan(ContentScan):
             except csv.Error:
                 starts.append(passed)
         yield np.array(starts, np.uint64)
-        return chunks.sum
 
 
 class CsvRows(Records[dict[str, str]]):

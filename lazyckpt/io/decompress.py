@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import bz2
+import hashlib
 import lzma
 import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from lazyckpt.core.checks import Unfit, at_least, checked
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.io.storage import File, missing, storage_of
 
@@ -75,70 +78,189 @@ def zstd_module() -> Any:
         raise missing(name, "zstd", "reading .zst") from error
 
 
-def _unzstd() -> Decompressor:
-    made: Decompressor = zstd_module().ZstdDecompressor()
-    return made
+@dataclass(frozen=True, repr=False)
+class Zstd:
+    """Options to decompress zstd files, for `compression=` of a reader.
+
+    Args:
+        max_window_log: Base-2 logarithm of the largest window in bytes, from 10 to 31. A file
+            made by `zstd --long=31` needs 31. Each worker that reads such a file may allocate a
+            window of that size, and `iter_text` one per open file.
+        dictionary: Content of the dictionary that the files were compressed with, if any.
+
+    >>> import lazyckpt as lz
+    >>> lz.io.Zstd(max_window_log=31)
+    Zstd(max_window_log=31)
+    """
+
+    max_window_log: int = 27
+    dictionary: bytes = b""
+
+    def __post_init__(self) -> None:
+        checked("Zstd", "max_window_log", self.max_window_log, at_least(10, 31))
+        checked("Zstd", "dictionary", self.dictionary, _dictionary)
+
+    def __repr__(self) -> str:
+        given = f"max_window_log={self.max_window_log}"
+        if self.dictionary:
+            digest = hashlib.blake2b(self.dictionary, digest_size=8).hexdigest()
+            given += f", dictionary=<{len(self.dictionary):,} bytes, {digest}>"
+        return f"Zstd({given})"
+
+    def decompressor(self) -> Decompressor:
+        """Return a decompressor of one frame."""
+        zstd = zstd_module()
+        made: Decompressor = zstd.ZstdDecompressor(
+            self._dictionary(zstd),
+            {zstd.DecompressionParameter.window_log_max: self.max_window_log},
+        )
+        return made
+
+    def _dictionary(self, zstd: Any) -> Any:
+        if not self.dictionary:
+            return None
+        is_raw = not self.dictionary.startswith(_DICTIONARY)
+        return zstd.ZstdDict(self.dictionary, is_raw=is_raw)
+
+
+_DICTIONARY = b"\x37\xa4\x30\xec"  # the first bytes of a trained dictionary
+
+
+def _dictionary(value: Any) -> bytes:
+    if not isinstance(value, bytes) or 0 < len(value) < 8:
+        raise Unfit("the bytes of a dictionary, at least 8")
+    return value
+
+
+_NEEDED = {  # what zstd's errors say, and the option that is missing
+    "too much memory": "max_window_log=31",
+    "Dictionary mismatch": "dictionary=BYTES",
+}
+
+Kind: TypeAlias = str | Zstd
+
+
+def name_of(kind: Kind) -> str:
+    """Return the name of a compression."""
+    return kind if isinstance(kind, str) else "zstd"
 
 
 _KINDS: dict[str, Callable[[], Decompressor]] = {
     "gzip": _gunzip,
-    "zstd": _unzstd,
+    "zstd": Zstd().decompressor,
     "xz": lzma.LZMADecompressor,
     "bz2": bz2.BZ2Decompressor,
 }
 _SUFFIXES = {
     "gz": "gzip", "bgz": "gzip", "tgz": "gzip", "zst": "zstd", "zstd": "zstd", "tzst": "zstd",
-    "xz": "xz", "lzma": "xz", "txz": "xz", "bz2": "bz2", "tbz2": "bz2",
+    "xz": "xz", "lzma": "xz", "txz": "xz", "bz2": "bz2", "tbz2": "bz2", "tbz": "bz2",
 }  # fmt: skip
-_OTHERS = {"lz4", "br", "z", "zip", "7z", "snappy"}
-_MAGIC = {  # what files begin with
+_MAGIC = {  # first bytes of files
     "gzip": rb"\x1f\x8b\x08",
-    "zstd": rb"\x28\xb5\x2f\xfd",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
     "xz": rb"\xfd7zXZ\0",
-    "bz2": rb"BZh[1-9]1AY&SY",
+    "bz2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
 }
+_OTHERS = {  # formats that aren't read: what decompresses them, and their first bytes
+    "lz4": ("lz4 -dc", rb"\x04\x22\x4d\x18"),
+    "br": ("brotli -dc", rb"(?!)"),
+    "sz": ("snzip -dc", rb"\xff\x06\0\0sNaPpY"),
+    "snappy": ("snzip -dc", rb"(?!)"),
+    "Z": ("gzip -dc", rb"\x1f\x9d"),
+    "zip": ("unzip -p", rb"PK\x03\x04"),
+    "7z": ("7z x -so", rb"7z\xbc\xaf\x27\x1c"),
+}
+_HEAD = 4  # bytes that say what a file is
 _PADDED = {"gzip", "xz"}  # zeros may stand between pieces
 
 
 def compression_of(path: str) -> str | None:
-    """The compression that the end of a name says, of those that are read from the front."""
+    """Return the compression that a file name ends with, of those that are read from the front."""
     suffix = path.rpartition(".")[2].lower()
-    if suffix in _OTHERS:
-        raise ArgumentError(f"{path}: .{suffix} isn't read; compress it as .gz or .zst instead")
+    for name in _OTHERS:
+        if suffix == name.lower():
+            raise ArgumentError(f"{path}: .{suffix} isn't read; {_advice(name, path)}")
     return _SUFFIXES.get(suffix)
 
 
-def check_plain(file: File, head: bytes) -> None:
-    """Raises an error for a file without compression that begins as compressed ones do."""
-    for kind, magic in _MAGIC.items():
+def _advice(name: str, path: str) -> str:
+    return f"compress it as .gz or .zst instead: {_OTHERS[name][0]} {path} | zstd > NEW.zst"
+
+
+def check_head(file: File, kind: Kind | None, head: bytes) -> None:
+    """Raise an error if a file begins as one of a different compression, or as one of none."""
+    for name, (_, magic) in _OTHERS.items():
         if re.match(magic, head):
-            raise PipelineError(
-                f"{file.path}: by its first bytes it is compressed by {kind}, which its name must "
-                "say at the end" + f', or compression="{kind}"' * (kind in ("gzip", "zstd"))
+            raise ArgumentError(
+                f"{file.path}: by its first bytes it is compressed as .{name}, which isn't read; "
+                + _advice(name, file.path)
             )
+    found = next((name for name, magic in _MAGIC.items() if re.match(magic, head)), None)
+    wanted = None if kind is None else name_of(kind)
+    if found == wanted or (found is None and (wanted == "xz" or len(head) < _HEAD)):
+        return
+    if found is not None:
+        raise ArgumentError(
+            f"{file.path}: by its first bytes it is compressed by {found}, which its name must "
+            "say at the end" + f', or compression="{found}"' * (found in ("gzip", "zstd"))
+        )
+    raise ArgumentError(
+        f"{file.path}: by its first bytes it is no {wanted}; if it isn't compressed, its name "
+        'must not say so, or compression="none"'
+    )
 
 
-def decompressor(kind: str) -> Decompressor:
-    """What undoes one piece."""
-    return _KINDS[kind]()
+def decompressor(kind: Kind) -> Decompressor:
+    """Return a decompressor of one piece."""
+    return kind.decompressor() if isinstance(kind, Zstd) else _KINDS[kind]()
 
 
-def pieces(file: File, kind: str) -> Iterator[tuple[bytes, int]]:
-    """What a file holds, some of it at a time, each with where in the file its piece begins."""
-    begin = 0  # where the piece at hand begins
+class Damaged(PipelineError):
+    """A compressed file can't be read from a byte on.
+
+    Attributes:
+        begin: First byte of the member, frame or stream that can't be read.
+        is_cut: True if the file ends in it.
+    """
+
+    begin = 0
+    is_cut = False
+
+
+def damaged(file: File, kind: Kind, begin: int, reason: object, *, is_cut: bool = False) -> Damaged:
+    """Return the error of a piece that can't be decompressed."""
+    error = Damaged(
+        f"{file.path} is damaged, or no {name_of(kind)}, from byte {begin:,} on: {reason}"
+    )
+    error.begin, error.is_cut = begin, is_cut
+    return error
+
+
+def pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
+    """Yield the content of a file in parts, each with where in the file its piece begins.
+
+    A piece is a member of gzip, a frame of zstd, or a stream of xz or bz2.
+
+    Raises:
+        Damaged: A piece can't be decompressed, or is cut.
+    """
+    begin = passed = 0  # where the current piece begins; bytes of the file that were read
     inner: Decompressor | None = None
-    passed = 0  # bytes of the file that were taken
-    for data in _raw(file):
+    for data in file_chunks(file, _RAW):
+        if not passed:
+            check_head(file, kind, data)
         passed += len(data)
         while data or (inner is not None and not inner.needs_input):
             if inner is None:
-                data = data.lstrip(b"\0") if kind in _PADDED and passed > len(data) else data
+                if name_of(kind) in _PADDED and passed > len(data):
+                    data = data.lstrip(b"\0")
                 if not data:
                     break
                 begin, inner = passed - len(data), decompressor(kind)
             try:
                 made = inner.decompress(data, _MADE)
             except Exception as error:  # each library's own
+                _check_options(file, error)
                 raise damaged(file, kind, begin, error) from error
             data = b""
             if made:
@@ -146,15 +268,20 @@ def pieces(file: File, kind: str) -> Iterator[tuple[bytes, int]]:
             if inner.eof:
                 data, inner = inner.unused_data, None
     if inner is not None:
-        raise damaged(file, kind, begin, "it ends too early")
+        raise damaged(file, kind, begin, "it ends too early", is_cut=True)
 
 
-def _raw(file: File) -> Iterator[bytes]:
+def _check_options(file: File, error: Exception) -> None:
+    """Raise an error for a frame of zstd that needs options."""
+    for reason, option in _NEEDED.items():
+        if reason in f"{error}":
+            raise ArgumentError(
+                f"{file.path}: {error}; compression=lz.io.Zstd({option}) reads it"
+            ) from error
+
+
+def file_chunks(file: File, size: int) -> Iterator[bytes]:
+    """Yield the bytes of a file, `size` at a time."""
     storage = storage_of(file.path)
-    for start in range(0, file.size, _RAW):
-        yield storage.read(file, start, min(start + _RAW, file.size))
-
-
-def damaged(file: File, kind: str, begin: int, reason: object) -> PipelineError:
-    """The error of a piece that can't be decompressed."""
-    return PipelineError(f"{file.path} is damaged, or no {kind}, from byte {begin:,} on: {reason}")
+    for start in range(0, file.size, size):
+        yield storage.read(file, start, min(start + size, file.size))

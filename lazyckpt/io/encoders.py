@@ -331,7 +331,7 @@ def _member(key: str, name: Any, part: bytes | str) -> tuple[tarfile.TarInfo, by
     content = part.encode() if isinstance(part, str) else part
     made = tarfile.TarInfo(f"{key}.{name}")
     made.size = len(content)
-    if split_name(made) != (key, name) or b"\0" in made.name.encode():
+    if split_name(made.name) != (key, name) or b"\0" in made.name.encode():
         raise ValueError(
             f"{made.name!r} would not be read as {name!r} of {key!r}: keys have no dot, "
             "extensions no slash and no capitals, and neither has a NUL"

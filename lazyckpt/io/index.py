@@ -13,9 +13,18 @@ from numpy.typing import NDArray
 
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor, as_executor
-from lazyckpt.io.cache import alone, cache_folder, remove_abandoned, storing, writing
+from lazyckpt.io.cache import (
+    alone,
+    cache_bytes,
+    cache_folder,
+    remove_abandoned,
+    remove_unused,
+    storing,
+    writing,
+)
+from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.numbers import (
     Numbers,
@@ -26,10 +35,11 @@ from lazyckpt.io.numbers import (
     write_numbers,
 )
 from lazyckpt.io.progress import shown
+from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, check_unchanged, seen_from
 from lazyckpt.pipeline import run
 
-_MOST_MAPPED = 256  # files whose entries are kept mapped
+_MOST_MAPPED = 4096  # files whose entries are kept mapped
 
 
 class Scan(Protocol):
@@ -142,6 +152,8 @@ class Index:
         ):
             if todo:
                 remove_abandoned(self.folder)
+                if self.folder == cache_folder():
+                    remove_unused(self.folder, cache_bytes())
                 self._scan_all(executor, progress)
                 numbers = range(len(self.files))
                 pairs = [(self._count(n), content_sum(self.path(n))) for n in numbers]
@@ -164,14 +176,13 @@ class Index:
     def _scan_all(self, executor: Executor | None, progress: bool) -> None:
         paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
         new = [file for file, path in paths.items() if entries_of(path) is None]
-        if executor is None:
-            for file in shown(new, len(new), progress, "index", "file"):
-                write_entries(self.scan, self.folder, file)
-            return
-        pipeline = source(new) | mapped(partial(write_entries, self.scan, self.folder))
+        pipeline = source(new) | mapped(partial(_scanned, self.scan, self.folder))
         with run(pipeline, executor=executor) as done:
-            for _ in shown(done, len(new), progress, "index", "file"):
-                pass
+            errors = [error for error in shown(done, len(new), progress, "index", "file") if error]
+        if errors:
+            if len(errors) > 1:
+                errors[0].add_note(f"{len(errors) - 1:,} more files can't be indexed")
+            raise errors[0]
 
 
 def index(
@@ -210,8 +221,24 @@ def index(
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
 
 
+def _scanned(scan: Scan, folder: str, file: File) -> PipelineError | None:
+    """Scan one file; return the error of one that can't be read, so that others are scanned."""
+    try:
+        write_entries(scan, folder, file)
+    except (RecordError, ArgumentError, Damaged) as error:
+        return error
+    return None
+
+
 def write_entries(scan: Scan, folder: str, file: File) -> None:
     """Scan one file, and keep its entries."""
+    try:
+        _write_entries(scan, folder, file)
+    except Damaged:  # which is noted by now, so that the content ends before it
+        _write_entries(scan, folder, file)
+
+
+def _write_entries(scan: Scan, folder: str, file: File) -> None:
     with storing(folder), writing(_entries_path(scan, folder, file)) as temporary:
         write_numbers(temporary, scan(file), scan.columns)
         check_unchanged(file)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit
 from lazyckpt.io.content import ContentScan, Summed
+from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File
 
@@ -37,7 +38,7 @@ class LineScan(ContentScan):
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
-        chunks = Summed(self.text_chunks(file))
+        chunks = Summed(self.chunks(file))
         first, count = 0, 0  # where the first row ends, and how many there are
         for ends in self._ends(chunks):
             if len(ends):
@@ -70,8 +71,11 @@ class LineScan(ContentScan):
             yield np.array([passed], np.uint64)
 
     def _check(self, file: File, first: int, count: int) -> None:
-        """Raises an error for a file that holds one value, by its first row."""
-        (head,) = self.content(file).read_ranges(file, [(0, min(first, _HEAD))])
+        """Raise an error for a file that holds one value, by its first row."""
+        try:
+            (head,) = self.content(file).read_ranges(file, [(0, min(first, _HEAD))])
+        except Damaged:  # which shows when the row is read
+            return
         head = head.strip().removeprefix(codecs.BOM_UTF8)
         is_open = count > 1 and first <= _HEAD and head.endswith((b"[", b"{", b","))
         is_array = count == 1 and ".json" in PurePosixPath(file.path).suffixes

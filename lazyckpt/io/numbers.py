@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def _footer_of(path: str) -> tuple[int, int] | None:
             file.seek(-8 * _FOOTER, os.SEEK_END)
             footer = np.frombuffer(file.read(), "<u8")
             size = file.tell()
-    except (FileNotFoundError, OSError):
+    except OSError:
         return None
     entries, columns, content = map(int, footer[:3])
     is_whole = size == 8 * (entries * columns + _FOOTER)
@@ -75,8 +76,15 @@ def mapped_numbers(path: str, columns: int) -> Numbers | None:
     entries = entries_of(path)
     if entries is None:
         return None
+    touch(path)
     numbers = np.memmap(path, "<u8", "r").view(np.ndarray)[:-_FOOTER]
     return numbers if columns == 1 else numbers.reshape(entries, columns)
+
+
+def touch(path: str) -> None:
+    """Note that a file is used, as those that aren't may be removed from the cache folder."""
+    with suppress(OSError):  # of a folder that can't be written
+        os.utime(path)
 
 
 def hashed(*texts: str) -> str:

@@ -14,6 +14,7 @@ class StoredFile(io.RawIOBase):
 
     Args:
         file: The file.
+        size: How many of its bytes there are; None for all.
 
     Attributes:
         error: Why bytes could not be read, which libraries in C lose; None if they could.
@@ -21,8 +22,9 @@ class StoredFile(io.RawIOBase):
 
     error: Exception | None = None
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, size: int | None = None) -> None:
         self._file, self._at = file, 0
+        self._size = file.size if size is None else size
 
     def readable(self) -> bool:
         return True
@@ -34,14 +36,14 @@ class StoredFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        place = offset + (0, self._at, self._file.size)[whence]
+        place = offset + (0, self._at, self._size)[whence]
         if place < 0:
             raise ValueError(f"negative seek position {place}")
         self._at = place
         return place
 
     def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._file.size - self._at)
+        left = max(0, self._size - self._at)
         count = left if size is None or size < 0 else min(size, left)
         if not count:
             return b""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from io import BytesIO
+from io import BufferedReader
 from os import PathLike, fspath
 from typing import Any
 
 from lazyckpt.core.checks import checked, function, optional, positive
-from lazyckpt.io.content import CHUNK
-from lazyckpt.io.decompress import check_plain, compression_of, pieces
+from lazyckpt.io.content import CHUNK, Compression, compression_check
+from lazyckpt.io.decompress import Zstd, check_head, compression_of, file_chunks, pieces
 from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.records import MAX_RECORD
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, RowOrigin, storage_of
+from lazyckpt.io.stored_file import ChunkStream
 from lazyckpt.io.text import json_decoder, json_loads
 
 
@@ -23,19 +24,21 @@ def iter_text(
     *,
     encoding: str = "utf-8",
     errors: str = "strict",
+    compression: Compression = "infer",
     max_record_bytes: int = MAX_RECORD,
 ) -> Iterator[str]:
     """The lines of a file from its front, for `flat_map`, where it has no random access.
 
     A state has the file and how many lines were given; a resume reads that file from its
     front, as what has no index has no nearer point. `flat_map(read_text)` enters a file that
-    has random access at the line itself. `trace` tells a line's file, number and bytes. It
-    knows gzip, zstd, xz and bz2 by the end of the name.
+    has random access at the line itself. `trace` tells a line's file, number and bytes.
 
     Args:
         file: One of a listing, or a path.
         encoding: One in which a newline is one byte.
         errors: What becomes of bytes that are no text, as for `bytes.decode`.
+        compression: "infer" goes by the end of a name, for gzip, zstd, xz and bz2; else "none",
+            "gzip", "zstd" or options of `lazyckpt.io.Zstd`.
         max_record_bytes: A longer line is an error, and never in memory.
 
     Raises:
@@ -54,10 +57,13 @@ def iter_text(
     ...     list(lz.source(files) | lz.flat_map(lz.io.iter_text))
     ['to be', 'or not']
     """
+    kind = checked("iter_text", "compression", compression, compression_check)
     code = checked("iter_text", "encoding", encoding, encoding_check)
     way = checked("iter_text", "errors", errors, errors_check)
     most = checked("iter_text", "max_record_bytes", max_record_bytes, positive)
-    return _Values(file, lambda line: str(without_end(line), code, way), most, keeps_blank=True)
+    return _Values(
+        file, kind, lambda line: str(without_end(line), code, way), most, keeps_blank=True
+    )
 
 
 def iter_jsonl(
@@ -65,6 +71,7 @@ def iter_jsonl(
     *,
     loads: Callable[[Any], Any] | None = None,
     encoding: str = "utf-8",
+    compression: Compression = "infer",
     max_record_bytes: int = MAX_RECORD,
 ) -> Iterator[Any]:
     """The values of a file of JSON lines from its front, as `iter_text` for lines.
@@ -73,6 +80,7 @@ def iter_jsonl(
         file: One of a listing, or a path.
         loads: From the bytes of a line to a value, as for `read_jsonl`.
         encoding: As for `read_jsonl`.
+        compression: As for `iter_text`.
         max_record_bytes: A longer line is an error, and never in memory.
 
     Raises:
@@ -89,9 +97,10 @@ def iter_jsonl(
     [[1], [2]]
     """
     found = checked("iter_jsonl", "loads", loads, optional(function)) or json_loads()
+    kind = checked("iter_jsonl", "compression", compression, compression_check)
     code = checked("iter_jsonl", "encoding", encoding, encoding_check)
     most = checked("iter_jsonl", "max_record_bytes", max_record_bytes, positive)
-    return _Values(file, json_decoder(found, code), most, keeps_blank=False)
+    return _Values(file, kind, json_decoder(found, code), most, keeps_blank=False)
 
 
 class _Values(Iterator[Any]):
@@ -102,13 +111,15 @@ class _Values(Iterator[Any]):
     def __init__(
         self,
         file: File | str | PathLike[str],
+        compression: str | Zstd,
         decode: Callable[[bytes], Any],
         most: int,
         *,
         keeps_blank: bool,
     ) -> None:
         found = file if isinstance(file, File) else storage_of(fspath(file)).stat(fspath(file))
-        self._path, self._most, self._lines = found.path, most, _lines(found, most)
+        self._path, self._most = found.path, most
+        self._lines = _lines(found, compression, most)
         self._decode, self._keeps_blank = decode, keeps_blank
         self._number = self._offset = 0
         self._has_failed = True
@@ -154,41 +165,25 @@ class _Values(Iterator[Any]):
             offset += length
 
 
-def _lines(file: File, most: int) -> Iterator[Any]:
-    """Lines; of one that is longer than `most` bytes, how many it has."""
-    rest: list[bytes] = []  # of a line that goes on
-    length = 0
-    for chunk in _chunks(file):
-        first, *more = BytesIO(chunk)
-        length += len(first)
-        rest.append(first)
-        if length > most:
-            rest.clear()
-        if not first.endswith(b"\n"):
+def _lines(file: File, compression: str | Zstd, most: int) -> Iterator[Any]:
+    """Yield lines; of one that is longer than `most` bytes, how many it has."""
+    source = BufferedReader(ChunkStream(_chunks(file, compression)), CHUNK)
+    for line in iter(partial(source.readline, most + 1), b""):
+        if len(line) <= most:
+            yield line
             continue
-        yield b"".join(rest) if length <= most else length
-        *complete, last = more or [b""]
-        if last.endswith(b"\n"):
-            complete.append(last)
-            last = b""
-        if len(chunk) <= most:
-            yield from complete
-        else:
-            yield from (line if len(line) <= most else len(line) for line in complete)
-        rest, length = [last], len(last)
-    if length:
-        yield b"".join(rest) if length <= most else length
+        length, part = len(line), line
+        while not part.endswith(b"\n") and (part := source.readline(CHUNK)):
+            length += len(part)
+        yield length
 
 
-def _chunks(file: File) -> Iterator[bytes]:
-    kind = compression_of(file.path)
-    if kind is not None:
-        for made, _ in pieces(file, kind):
-            yield made
+def _chunks(file: File, compression: str | Zstd) -> Iterator[bytes]:
+    kind = compression_of(file.path) if compression == "infer" else compression
+    if kind not in (None, "none"):
+        yield from (made for made, _ in pieces(file, kind))
         return
-    storage = storage_of(file.path)
-    for start in range(0, file.size, CHUNK):
-        chunk = storage.read(file, start, min(start + CHUNK, file.size))
-        if not start:
-            check_plain(file, chunk)
+    for number, chunk in enumerate(file_chunks(file, CHUNK)):
+        if not number:
+            check_head(file, None, chunk)
         yield chunk

@@ -8,22 +8,28 @@ import re
 import tarfile
 import zlib
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression, ContentScan, inferred
+from lazyckpt.io.decompress import Damaged, check_head
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, storage_of
-from lazyckpt.io.stored_file import StoredFile
+from lazyckpt.io.stored_file import ChunkStream, StoredFile
 
 _BLOCK = 512
-_BEFORE = (b"x", b"g", b"X", b"L", b"K")  # types of what says more of the next member
-_MAP = 1 << 16  # bytes in which the map of a sparse member ends
+_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)  # types of what says more of the next member
+_BEFORE = (*_PAX, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_EMPTY = (  # types without content, whatever size their headers say
+    *(tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE),
+    *(tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE),
+)
+_LONGEST = 1 << 20  # bytes of one of these
 _NAME = re.compile(r"((?:.*/)?[^/.]+)\.([^/]+)", re.DOTALL)
 _FLUSH = 1 << 12  # samples whose places are given at once
 _SKIPPED = 1 << 20  # bytes of a stream that are passed over at once
@@ -33,8 +39,8 @@ _BUFFER = 1 << 13  # bytes that are read at once for a header
 class SampleScan(ContentScan):
     """Where samples begin: members in a row of one key, by the headers of all.
 
-    An archive that is cut has a last sample that can't be read; of no bytes, where it is cut
-    between two.
+    An archive ends with a block of zeros, as for `tarfile`, or with its last member. If it is cut
+    amid a member or a header, its last sample can't be read.
     """
 
     @property
@@ -62,16 +68,30 @@ class SampleScan(ContentScan):
         yield np.array(bounds, np.uint64)
 
     def _bounds(self, file: File) -> Iterator[int]:
-        source = self._source(file)
+        is_plain = self.compression == "none" or (
+            self.compression == "infer" and inferred(file.path) == "none"
+        )
+        raw = StoredFile(file) if is_plain else ChunkStream(self.content(file).chunks(file))
+        source = io.BufferedReader(raw, _BUFFER)
+        if is_plain:
+            check_head(file, None, source.peek(_BLOCK))
         last, end = "", 0
-        for member, start, stop in _spans(source):
-            key, _ = split_name(member)
-            end = stop
+        for member in _members(source):
+            key, _ = split_name(member.name) if member.is_file else ("", "")
             if key and key != last:
-                yield start
+                yield member.start
                 last = key
-        size = source.drained() if isinstance(source, _Stream) else file.size
-        is_ended = size >= end + _BLOCK and self._is_end(file, end)
+            end = member.stop
+        if not is_plain:
+            _skip(source, 1 << 63)  # the rest, so that the whole file is checked
+        size = self.content(file).size(file)
+        try:
+            is_ended = end == size > 0 or (end < size and self._is_end(file, end, size))
+        except Damaged:  # so that the last sample may have had more members
+            if not end:
+                raise
+            yield size
+            return
         if not (end or is_ended):
             raise RecordError(f"{file.path}: it doesn't begin with a header of tar")
         if end <= size:
@@ -79,101 +99,107 @@ class SampleScan(ContentScan):
         if not is_ended:
             yield size
 
-    def _is_end(self, file: File, end: int) -> bool:
-        """Whether the archive says that it ends, where there is no header."""
-        (block,) = self.content(file).read_ranges(file, [(end, end + _BLOCK)])
+    def _is_end(self, file: File, end: int, size: int) -> bool:
+        """Whether an archive says that it ends, where there is no header."""
+        (block,) = self.content(file).read_ranges(file, [(end, min(end + _BLOCK, size))])
         return not any(block)
 
-    def _source(self, file: File) -> Any:
-        if self.compression == "none" or (self.compression == "infer" and _is_plain(file)):
-            return io.BufferedReader(StoredFile(file), _BUFFER)
-        return _Stream(self.content(file).chunks(file))
 
+class _Member(NamedTuple):
+    """A member of an archive.
 
-def _is_plain(file: File) -> bool:
-    return inferred(file.path) == "none"
-
-
-def _spans(source: Any) -> Iterator[tuple[tarfile.TarInfo, int, int]]:
-    """Members, each with where its first header begins and where its last block ends.
-
-    They end where there is no header, and are not kept, as `TarFile` keeps them.
+    - `start`, `data`, `stop`: where its first header begins, and its content, and where its last
+      block ends
+    - `size`: bytes of its content, as they are stored
     """
+
+    name: str
+    is_file: bool
+    is_sparse: bool
+    start: int
+    data: int
+    stop: int
+    size: int
+
+
+def _members(source: io.BufferedIOBase) -> Iterator[_Member]:
+    """Members, up to where there is no header. They aren't kept, as `TarFile` keeps them."""
     stop = 0
-    while (found := _header(source)) is not None:
-        member, length, left = found
-        source.seek(left, io.SEEK_CUR)
-        start, stop = stop, stop + length + left
-        yield member, start, stop
+    while (member := _member(source, stop)) is not None:
+        _skip(source, member.stop - member.data)
+        stop = member.stop
+        yield member
 
 
-def _header(source: Any) -> tuple[tarfile.TarInfo, int, int] | None:
-    """A member, how many bytes were read of it, and how many are left; None if there is none."""
-    content = b""
+def _member(source: io.BufferedIOBase, start: int) -> _Member | None:
+    """The member whose first header begins here; None if there is none."""
+    at, said = start, dict[str, str]()
     try:
-        while (member := _block(header := source.read(_BLOCK))).type in _BEFORE:
-            content += header + source.read(_padded(member.size))
-        size, is_plain = member.size, not content
-        content += header
-        is_more = member.type == tarfile.GNUTYPE_SPARSE and header[482]
+        while (header := _header(block := source.read(_BLOCK))).type in _BEFORE:
+            if header.size > _LONGEST:
+                return None
+            content = source.read(_padded(header.size))[: header.size]
+            at += _BLOCK + _padded(header.size)
+            if header.type in _PAX:
+                said |= _pax(content)
+            elif header.type == tarfile.GNUTYPE_LONGNAME:
+                said["path"] = _text(content.partition(b"\0")[0])
+        size = int(said.get("size", header.size))
+        at += _BLOCK
+        is_more = header.type == tarfile.GNUTYPE_SPARSE and block[482]
         while is_more:  # of its map
-            content += source.read(_BLOCK)
-            is_more = content[-8]
-        read = 0
-        if not is_plain:
-            if b" GNU.sparse.major=1\n" in content:
-                content += source.read(read := min(_padded(size), _MAP))
-            with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-                named = archive.next()
-            member = _checked(named)
-            size = int(member.pax_headers.get("size", size))
-    except (tarfile.TarError, ValueError, IndexError):
+            block = source.read(_BLOCK)
+            at += _BLOCK
+            is_more = len(block) == _BLOCK and block[504]
+    except (tarfile.HeaderError, ValueError):
         return None
-    is_empty = member.islnk() or member.issym() or member.isdir() or member.isdev()
-    return member, len(content), 0 if is_empty else _padded(size) - read
+    if size < 0:
+        return None
+    stop = at + (0 if header.type in _EMPTY else _padded(size))
+    name = said.get("GNU.sparse.name") or said.get("path") or header.name
+    is_sparse = header.type == tarfile.GNUTYPE_SPARSE or any(map(_is_of_sparse, said))
+    return _Member(name, header.isreg(), is_sparse, start, at, stop, size)
 
 
-def _block(header: bytes) -> tarfile.TarInfo:
-    return _checked(tarfile.TarInfo.frombuf(header, tarfile.ENCODING, "surrogateescape"))
+def _header(block: bytes) -> tarfile.TarInfo:
+    found = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    if found.size < 0:
+        raise tarfile.HeaderError("a size below 0")
+    return found
 
 
-def _checked(member: tarfile.TarInfo | None) -> tarfile.TarInfo:
-    if member is None or member.size < 0 or int(member.pax_headers.get("size", 0)) < 0:
-        raise tarfile.HeaderError("no header, or a size below 0")
-    return member
+def _pax(content: bytes) -> dict[str, str]:
+    """The values of an extended header by their names."""
+    found = {}
+    while content.strip(b"\0"):
+        length = int(content.partition(b" ")[0])
+        if not 0 < length <= len(content):
+            raise ValueError("a length that is none")
+        name, _, value = content[:length].partition(b" ")[2].removesuffix(b"\n").partition(b"=")
+        found[_text(name)] = _text(value)
+        content = content[length:]
+    return found
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _is_of_sparse(name: str) -> bool:
+    return name.startswith("GNU.sparse.")
 
 
 def _padded(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK
 
 
-class _Stream:
-    """Chunks, as a file that is read from the front."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._left = chunks, b""
-        self._passed = 0
-
-    def read(self, size: int) -> bytes:
-        parts = [self._left]
-        while (missing := size - sum(map(len, parts))) > 0:
-            chunk = next(self._chunks, b"")
-            if not chunk:
-                break
-            self._passed += len(chunk)
-            parts.append(chunk)
-        found = b"".join(parts)
-        self._left = found[size:] if missing <= 0 else b""
-        return found[:size]
-
-    def seek(self, count: int, whence: int) -> None:
-        """Go on, from here."""
-        while count > 0 and (part := self.read(min(count, _SKIPPED))):
-            count -= len(part)
-
-    def drained(self) -> int:
-        """How many bytes there are in all."""
-        return self._passed + sum(map(len, self._chunks))
+def _skip(source: io.BufferedIOBase, count: int) -> None:
+    """Pass over bytes, as far as there are any."""
+    if source.seekable():
+        source.seek(count, io.SEEK_CUR)
+        return
+    while count > 0 and (part := source.read(min(count, _SKIPPED))):
+        count -= len(part)
 
 
 def _energon(file: File) -> NDArray[Any] | None:
@@ -193,9 +219,9 @@ def _energon(file: File) -> NDArray[Any] | None:
     return found
 
 
-def split_name(member: tarfile.TarInfo) -> tuple[str, str]:
-    """The key and the extension of a member, both empty if it is none of a sample."""
-    found = _NAME.fullmatch(member.name) if member.isreg() else None
+def split_name(name: str) -> tuple[str, str]:
+    """The key and the extension of a file, both empty if it is of no sample."""
+    found = _NAME.fullmatch(name)
     return (found[1], found[2].lower()) if found else ("", "")
 
 
@@ -209,47 +235,37 @@ class _Samples(Records[dict[str, Any]]):
 
     def decode(self, record: bytes) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for member, content in _plain_members(record) or _members(record):
-            key, extension = split_name(member)
-            if not key:
+        stop, left = 0, self.options.max_record_bytes
+        for member in _members(io.BytesIO(record)):
+            stop = member.stop
+            key, extension = split_name(member.name)
+            if not (member.is_file and key):
                 continue
             found.setdefault("__key__", key)
             if found["__key__"] != key or extension in found:
                 raise ValueError(f"{member.name!r} in the sample {found['__key__']!r}")
-            if len(content) < member.size:
-                raise ValueError(f"{member.name!r} is cut")
-            found[extension] = content
-        if not found:
-            raise ValueError("it is cut: the archive doesn't say that it ends")
+            found[extension] = content = self._content_of(member, record, left)
+            left -= len(content)
+        if stop != len(record) or not found:
+            raise ValueError("a header is damaged, or the archive is cut")
         return found
 
-
-def _plain_members(record: bytes) -> list[tuple[tarfile.TarInfo, bytes]] | None:
-    """Members that are files alone, of short names; None if there are others, or damage."""
-    found = []
-    at = 0
-    while at < len(record):
-        header = record[at : at + _BLOCK]
-        try:
-            member = _block(header)
-        except tarfile.HeaderError:
-            return None
-        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            return None
-        start = at + _BLOCK
-        found.append((member, record[start : start + member.size]))
-        at = start + _padded(member.size)
-    return found if at == len(record) else None
-
-
-def _members(record: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    """Members of whatever kind."""
-    with tarfile.open(fileobj=io.BytesIO(record), mode="r:") as archive:
-        for member in archive:
-            part = archive.extractfile(member) if member.isreg() else None
-            yield member, b"" if part is None else part.read()
-    if [0, *(stop for *_, stop in _spans(io.BytesIO(record)))][-1] != len(record):
-        raise ValueError("a header is damaged, or the archive is cut")
+    def _content_of(self, member: _Member, record: bytes, most: int) -> bytes:
+        content = record[member.data : member.data + member.size]
+        if len(content) < member.size:
+            raise ValueError(f"{member.name!r} is cut")
+        if not member.is_sparse:
+            return content
+        packed = io.BytesIO(record[member.start : member.stop])
+        with tarfile.open(fileobj=packed, mode="r:") as archive:
+            info = archive.getmembers()[0]
+            if info.size > most:
+                raise ValueError(
+                    f"{member.name!r} has {info.size:,} bytes, most of them in holes, and "
+                    f"max_record_bytes is {self.options.max_record_bytes:,}"
+                )
+            part = archive.extractfile(info)
+            return b"" if part is None else part.read()
 
 
 def read_tar(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import signal
 from collections.abc import Callable, Sequence
 from itertools import count, pairwise
@@ -67,6 +68,26 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
     for order in orders:
         check_columns(rows | order)
     testing.check_pipeline(lz.source(rows) | lz.shuffle(seed=1) | lz.batch(2), limit=6)
+
+
+def check_good_rows(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
+    """Check rows in order, by number, shuffled and resumed; None stands for one that is bad."""
+    assert len(rows) == len(expected)
+    good = [row for row in expected if row is not None]
+    with lz.run(lz.source(rows), on_error="skip") as run:
+        assert equal(list(run), good)
+    assert run.skipped == len(expected) - len(good)
+    order = lz.shuffle(seed=1)
+    with lz.run(rows | order, on_error="skip") as run:
+        assert equal(list(run), [row for row in list(expected) | order if row is not None])
+    for number, row in enumerate(expected):
+        if row is None:
+            with pytest.raises(lz.PipelineError, match=re.escape(rows.locate(number).path)):
+                rows[number]
+        else:
+            assert equal(rows[number], row)
+            with lz.run(lz.source(rows), lz.state_at(lz.source(rows), number)) as run:
+                assert equal(next(run), row)
 
 
 def check_columns(rows: lz.Pipeline[Any]) -> None:

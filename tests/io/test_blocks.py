@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.io import framed
+from lazyckpt.io import compressed
+from lazyckpt.io import content as content_module
 from lazyckpt.io import gzip as gzip_content
 from tests.io.cases import folder, written, zstd
 from tests.io.formats import bgzf
@@ -45,18 +46,17 @@ KINDS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes were made of which pieces, of which few are kept."""
-    monkeypatch.setattr(gzip_content, "MOST", 1000)
+    monkeypatch.setattr(gzip_content, "LARGE", 1000)
     monkeypatch.setattr(gzip_content, "SPACING", BLOCK)
     found: list[int] = []
-    extend = framed._Piece._extend
+    read = compressed.BlockCompressed._piece
 
-    def noted(self: Any, stop: int) -> None:
-        before = len(self._made)
-        extend(self, stop)
-        found.append(len(self._made) - before)
+    def noted(self: Any, file: lz.io.File, number: int) -> Any:
+        piece = read(self, file, number)
+        found.append(len(piece))
+        return piece
 
-    monkeypatch.setattr(framed._Piece, "_extend", noted)
-    monkeypatch.setattr(framed, "_STEP", 1 << 10)
+    monkeypatch.setattr(compressed.BlockCompressed, "_piece", noted)
     return found
 
 
@@ -112,17 +112,17 @@ def test_blocks_of_files_without_compression_are_the_files() -> None:
 @given(st.integers(1, 30_000), st.data())
 def test_any_range_of_a_member_with_seek_points_is_read(count: int, data: st.DataObject) -> None:
     text = "".join(f"{line}\n" for line in lines(count)).encode()
-    most, spacing = gzip_content.MOST, gzip_content.SPACING
-    gzip_content.MOST, gzip_content.SPACING = 1 << 14, BLOCK  # type: ignore[misc]
+    most, spacing = gzip_content.LARGE, gzip_content.SPACING
+    gzip_content.LARGE, gzip_content.SPACING = 1 << 14, BLOCK  # type: ignore[misc]
     try:
-        content = gzip_content.Gzip("gzip", str(folder()))
+        content = gzip_content.Gzip(str(folder()))
         level = data.draw(st.integers(0, 9))
         (file,) = written([gzip.compress(text, level) + gzip.compress(b"end")], ".gz")
         for _ in range(5):
             start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(text) + 3)] * 2)))
             assert content.read_ranges(file, [(start, stop)]) == [(text + b"end")[start:stop]]
     finally:
-        gzip_content.MOST, gzip_content.SPACING = most, spacing  # type: ignore[misc]
+        gzip_content.LARGE, gzip_content.SPACING = most, spacing  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("damage", ["cut", "overwritten", "removed"])
@@ -136,6 +136,6 @@ def test_damaged_seek_points_are_found_anew(damage: str, made: list[int]) -> Non
     points.unlink()
     if damage != "removed":
         points.write_bytes(content[:-1] if damage == "cut" else bytes(len(content)))
-    gzip_content.content.cache_clear()
+    content_module._compressed.cache_clear()
     assert lz.io.read_text(files, index_dir=place)[4000] == found[4000]
     assert points.read_bytes() == content

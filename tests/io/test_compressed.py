@@ -6,25 +6,25 @@ import bz2
 import gzip
 import json
 import lzma
-import os
-import random
+import re
 import struct
 import sys
-import threading
 import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import lazyckpt as lz
-from lazyckpt.io import decompress, framed
+from lazyckpt.io import compressed, decompress
+from lazyckpt.io import content as content_module
 from lazyckpt.io import gzip as gzip_content
-from lazyckpt.io import zstd as zstd_content
-from tests.helpers import HANGS, printed
-from tests.io.cases import folder, in_fork, written, zstd
+from tests.helpers import printed
+from tests.io.cases import check_reader, folder, written, zstd
 from tests.io.formats import archive, bgzf
 
 
@@ -61,135 +61,8 @@ def test_streams_are_the_same_whatever_is_read_at_once(
             assert list(lz.io.iter_text(file)) == [*TEXT.splitlines(), "end"]
 
 
-@pytest.fixture(params=["isal", "zlib"])
-def inflating(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever undoes DEFLATE."""
-    if request.param == "zlib":
-        monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
-    owner = type(decompress.decompressor("gzip")).__name__
-    assert owner == {"isal": "IgzipDecompressor", "zlib": "_Inflate"}[request.param]
-
-
-def deflated(*parts: bytes, flush: int = zlib.Z_NO_FLUSH, **how: int) -> bytes:
-    """A gzip member, flushed after each part: pigz does so after 128 KiB, a stored block each."""
-    made = zlib.compressobj(wbits=31, **how)
-    return b"".join([*(made.compress(part) + made.flush(flush) for part in parts), made.flush()])
-
-
-_RANDOM = random.Random(0)
-LINES = [f"{n} {_RANDOM.randbytes(8 * (n % 9)).hex()}" for n in range(20_000)]
-PARTS = [
-    "".join(f"{line}\n" for line in LINES[n : n + 999]).encode() for n in range(0, 20_000, 999)
-]
-BLOCKS: dict[str, Callable[[], bytes]] = {
-    "dynamic": lambda: deflated(*PARTS),
-    "fixed": lambda: deflated(*PARTS, strategy=zlib.Z_FIXED),
-    "stored": lambda: deflated(*PARTS, level=0),
-    "synced": lambda: deflated(*PARTS, flush=zlib.Z_SYNC_FLUSH),
-    "partly flushed": lambda: deflated(*PARTS, flush=zlib.Z_PARTIAL_FLUSH),
-    "fully flushed": lambda: deflated(*PARTS, flush=zlib.Z_FULL_FLUSH),
-    "of several members": lambda: (
-        deflated(PARTS[0])
-        + deflated(*PARTS[1:9], flush=zlib.Z_SYNC_FLUSH)
-        + deflated(*PARTS[9:], level=0)
-        + bytes(9)
-    ),
-}
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members are large from 1,000 bytes on."""
-    monkeypatch.setattr(gzip_content, "MOST", 1000)
-    monkeypatch.setattr(gzip_content, "SPACING", 1 << 16)
-    gzip_content.content.cache_clear()
-
-
-@pytest.mark.usefixtures("spans")
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_a_large_member_of_any_blocks_is_read_in_any_order(kind: str) -> None:
-    rows = lz.io.read_text(written([BLOCKS[kind]()], ".txt.gz"), index_dir=folder())
-    assert list(rows) == LINES
-    assert len(np.asarray(rows.block_starts)) > 9
-    assert [rows[n] for n in range(0, len(rows), 97)] == LINES[::97]
-    assert list(rows | lz.shuffle(seed=0) | lz.take(99)) == list(
-        LINES | lz.shuffle(seed=0) | lz.take(99)
-    )
-    with lz.run(lz.source(rows), lz.state_at(lz.source(rows), 12_345)) as run:
-        assert list(run) == LINES[12_345:]
-
-
-@pytest.mark.usefixtures("spans", "inflating")
-def test_seek_points_are_found_again_where_they_are_lost_or_damaged() -> None:
-    files, place = written([BLOCKS["synced"]()], ".txt.gz"), folder()
-    assert lz.io.read_text(files, index_dir=place)[3777] == LINES[3777]
-    (points,) = place.glob("*.points")
-    for spoil in (
-        points.unlink,
-        lambda: points.write_bytes(b"none"),
-        lambda: os.truncate(points, 3000),
-    ):
-        spoil()
-        gzip_content.content.cache_clear()
-        assert lz.io.read_text(files, index_dir=place)[3888] == LINES[3888]
-    rows = lz.io.read_text(files, index_dir=place)
-    some = lz.shuffle(seed=0) | lz.take(60) | lz.map(str)
-    with lz.run(rows | some, executor=lz.processes(2)) as run:
-        assert list(run) == list(LINES | some)
-
-
-@pytest.mark.usefixtures("spans")
-def test_a_large_member_that_changes_is_named() -> None:
-    files = written([BLOCKS["synced"]()], ".txt.gz")
-    rows = lz.io.read_text(files)
-    assert rows[3] == LINES[3]
-    Path(files[0].path).write_bytes(BLOCKS["stored"]())
-    with pytest.raises(lz.SourceChanged, match=r"000\.txt\.gz changed since it was listed"):
-        rows[19_000]
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.usefixtures("spans")
-def test_a_fork_reads_what_a_thread_is_reading() -> None:
-    rows = lz.io.read_text(written([BLOCKS["synced"]()], ".txt.gz"))
-    assert rows[3] == LINES[3]
-    (reader,) = gzip_content.content(rows.row_index.folder).readers.values()
-    is_reading, may_end = threading.Event(), threading.Event()
-    read = reader.source.read
-
-    def waiting(size: int) -> bytes:
-        is_reading.set()
-        may_end.wait(HANGS)
-        return read(size)
-
-    reader.source.read = waiting  # type: ignore[method-assign]
-    thread = threading.Thread(target=rows.__getitem__, args=(19_000,))
-    thread.start()
-    assert is_reading.wait(HANGS)
-    try:
-        assert in_fork(lambda: rows[12_345] != LINES[12_345]) == 0
-    finally:
-        may_end.set()
-        thread.join()
-
-
-@pytest.mark.usefixtures("inflating")
-@pytest.mark.parametrize("kind", ["gzip", "bgzf", "gzip, padded"])
-def test_members_that_follow_one_another_are_one_content(kind: str) -> None:
-    suffix, compress = PIECES[kind]
-    parts = [TEXT[:1000], "", TEXT[1000:]]
-    files = written([b"".join(compress(part.encode()) for part in parts)], f".txt{suffix}")
-    assert list(lz.io.iter_text(files[0])) == TEXT.splitlines()
-    assert list(lz.io.read_text(files, index_dir=folder())) == TEXT.splitlines()
-    content = Path(files[0].path).read_bytes().rstrip(b"\0")
-    for damaged in (content[:-3], content[:60] + b"\xff\x00" + content[62:]):
-        file = written([damaged], f".txt{suffix}")[0]
-        with pytest.raises(lz.PipelineError, match="is damaged, or no gzip, from byte"):
-            list(lz.io.iter_text(file))
-
-
 def test_a_large_frame_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zstd_content, "MOST", 1000)
+    monkeypatch.setattr(compressed, "MOST", 1000)
     files = written([zstd.compress(TEXT.encode())], ".txt.zst")
     with pytest.raises(
         lz.ArgumentError, match=r"000\.txt\.zst: its frame from byte 0 on.*iter_text"
@@ -199,12 +72,13 @@ def test_a_large_frame_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framed, "_KEPT", 100)
-    zstd_content.content.cache_clear()
+    monkeypatch.setattr(compressed, "_KEPT", 100)
+    content_module._compressed.cache_clear()
     contents = b"".join(zstd.compress(b"%09d\n" % n) for n in range(50))
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
-    content = zstd_content.content(rows.row_index.folder)
+    content = rows._content(0)
+    assert isinstance(content, compressed.BlockCompressed)
     assert sum(piece.size for piece in content.pieces.values()) <= 100
 
 
@@ -225,8 +99,36 @@ def test_what_is_damaged_is_named(kind: str, damage: str) -> None:
     with pytest.raises(lz.PipelineError, match=message):
         list(lz.io.iter_text(files[0]))
     if kind in PIECES:
-        with pytest.raises(lz.PipelineError, match=message):
-            lz.io.read_text(files)
+        check_damaged_rows(lz.io.read_text(files), (TEXT + TEXT if damage == "cut" else TEXT))
+
+
+def check_damaged_rows(rows: lz.io.Rows[str], text: str) -> None:
+    """Check that rows are lines of a text, and the last one an error that names the file."""
+    with lz.run(lz.source(rows), on_error="skip") as run:
+        found = list(run)
+    assert found == text.splitlines()[: len(found)]
+    assert len(found) >= len(TEXT.splitlines()) or text == ""
+    assert (run.skipped, len(rows)) == (1, len(found) + 1)
+    for read in (lambda: rows[len(found)], lambda: rows[-1], lambda: rows[::-1]):
+        with pytest.raises(lz.PipelineError, match=f"{rows.paths[0]} is damaged, or no .*, from b"):
+            read()
+
+
+def test_files_beside_a_damaged_one_are_read() -> None:
+    whole = gzip.compress(b"a,b\n1,2\n")
+    spoilt = whole[:-8] + bytes(8)
+    for read, names in ((lz.io.read_csv, ["a"]), (lz.io.read_text, ["a", "b"])):
+        files = written([whole, gzip.compress(b"a,b\n3,4\n") + spoilt, whole], ".csv.gz")
+        rows = read(files, index_dir=folder())
+        with lz.run(lz.source(rows), on_error="skip") as run:
+            assert len(list(run)) == 3 * len(names)
+        assert run.skipped == 1
+    files = written([whole, spoilt, whole, b"no gzip"], ".csv.gz")
+    place = folder()
+    with pytest.raises(lz.PipelineError, match=r"001\.csv\.gz.*from byte 0 on") as raised:
+        lz.io.read_csv(files, index_dir=place)
+    assert raised.value.__notes__ == ["1 more files can't be indexed"]
+    assert len([*place.glob("*.index")]) == 2
 
 
 def test_streams_name_records_offset_and_file() -> None:
@@ -308,12 +210,92 @@ def test_compressed_text_whose_name_does_not_say_so_is_named(kind: str) -> None:
             assert len(read(files, compression=kind)) in (999, 1000)  # a header, or none
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".xz", ".bz2"])
+def test_a_name_that_says_another_compression_is_named(suffix: str) -> None:
+    for kind, (own, compress) in STREAMED.items():
+        if own in (suffix, ".bgz") or "," in kind:
+            continue
+        files = written([compress(TEXT.encode())], suffix)
+        message = f"{files[0].path}: by its first bytes it is compressed by {kind}, which"
+        with pytest.raises(lz.ArgumentError, match=message):
+            list(lz.io.iter_text(files[0]))
+    files = written([TEXT.encode()], suffix)
+    with pytest.raises(lz.PipelineError, match=rf"{files[0].path}.* no \w+"):
+        list(lz.io.iter_text(files[0]))
+    if suffix in (".gz", ".zst"):
+        assert lz.io.read_text(files, compression="none")[:] == TEXT.splitlines()
+        assert [*lz.io.iter_text(files[0], compression="none")] == TEXT.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        ("lz4", b"\x04\x22\x4d\x18"),
+        ("zip", b"PK\3\4"),
+        ("Z", b"\x1f\x9d\x90"),
+        ("sz", b"\xff\6\0\0sNaPpY"),
+    ],
+)
+def test_content_that_is_not_decompressed_is_refused_by_its_first_bytes(
+    suffix: str, content: bytes
+) -> None:
+    for name, read in (
+        (".txt", lz.io.read_text),
+        (".gz", lz.io.read_text),
+        (".tar", lz.io.read_tar),
+    ):
+        files = written([content + bytes(600)], name)
+        message = (
+            rf"{files[0].path}: by its first bytes it is compressed as \.{suffix}, which isn't"
+        )
+        with pytest.raises(lz.ArgumentError, match=message):
+            read(files)
+
+
+@pytest.mark.parametrize("read", [lz.io.read_text, lz.io.iter_text])
+def test_zstd_of_long_windows_and_with_dictionaries_is_read(read: Callable[..., Any]) -> None:
+    options = {zstd.CompressionParameter.window_log: 28}
+    long = zstd.ZstdCompressor(options=options)
+    trained = zstd.train_dict([f"{line}\n".encode() for line in TEXT.splitlines()], 1000)
+    raw = zstd.ZstdDict(b"0 \n1 word\n" * 9, is_raw=True)
+    for content, name, value in (
+        (long.compress(TEXT.encode()) + long.flush(), "max_window_log", 28),
+        (zstd.compress(TEXT.encode(), zstd_dict=trained), "dictionary", trained.dict_content),
+        (zstd.compress(TEXT.encode(), zstd_dict=raw), "dictionary", raw.dict_content),
+    ):
+        (file,) = written([content], ".zst")
+        option = lz.io.Zstd(**{name: value})
+        assert list(read(file.path, compression=option)) == TEXT.splitlines()
+        if value != raw.dict_content:  # by which nothing tells that there is one
+            message = rf"{file.path}: .*; compression=lz\.io\.Zstd\({name}="
+            with pytest.raises(lz.ArgumentError, match=message):
+                list(read(file.path))
+
+
+def test_options_of_zstd_are_values() -> None:
+    option = lz.io.Zstd(max_window_log=31, dictionary=b"12345678")
+    assert re.fullmatch(
+        r"Zstd\(max_window_log=31, dictionary=<8 bytes, [0-9a-f]{16}>\)", repr(option)
+    )
+    rows = lz.io.read_text(written([zstd.compress(b"a\n")], ".zst"), compression=option)
+    check_reader(rows, ["a"])
+    assert "compression=<Zstd>" in repr(rows)
+    for name, value, message in (
+        ("max_window_log", 32, "max_window_log must be an int <= 31"),
+        ("dictionary", "a.dict", "dictionary must be the bytes of a dictionary"),
+        ("dictionary", b"1234567", "dictionary must be the bytes of a dictionary, at least 8"),
+    ):
+        with pytest.raises(lz.ArgumentError, match=message):
+            lz.io.Zstd(**{name: value})
+
+
 def test_what_is_no_argument_of_a_stream_is_refused() -> None:
     files = written([b"a\n"], ".txt")
     for arguments, message in (
         ({"encoding": "utf-16"}, "encoding must be an encoding in which"),
         ({"errors": "loose"}, "errors must be one of Python's ways"),
         ({"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
+        ({"compression": "lz4"}, "compression must be "),
     ):
         with pytest.raises(lz.ArgumentError, match=message):
             lz.io.iter_text(files[0], **arguments)
@@ -331,16 +313,15 @@ def test_an_expansion_with_random_access_is_entered_where_it_was(
     assert list(pipeline) == lines
     state = lz.state_at(pipeline, 1990)
     made: list[int] = []
-    read = framed.Framed._piece
-    monkeypatch.setattr(framed, "_KEPT", 0)
-    for content in (gzip_content.content, zstd_content.content):
-        content.cache_clear()
+    read = compressed.BlockCompressed._piece
+    monkeypatch.setattr(compressed, "_KEPT", 0)
+    content_module._compressed.cache_clear()
 
-    def noted(self: framed.Framed, file: lz.io.File, number: int) -> bytes:
+    def noted(self: compressed.BlockCompressed, file: lz.io.File, number: int) -> NDArray[np.uint8]:
         made.append(number)
         return read(self, file, number)
 
-    monkeypatch.setattr(framed.Framed, "_piece", noted)
+    monkeypatch.setattr(compressed.BlockCompressed, "_piece", noted)
     with lz.run(pipeline, state) as run:
         assert list(run) == lines[1990:]
     assert {*made} == {len(parts) - 1}
@@ -379,7 +360,7 @@ def test_a_missing_package_names_the_extra(
 ) -> None:
     if module == "backports.zstd" and sys.version_info >= (3, 14):
         pytest.skip("the standard library has it")
-    monkeypatch.setattr(gzip_content, "MOST", 1000)
+    monkeypatch.setattr(gzip_content, "LARGE", 1000)
     monkeypatch.setitem(sys.modules, module, None)
     files = written([compress(TEXT.encode())], suffix)
     with pytest.raises(lz.PipelineError, match=rf'{module}: pip install "lazyckpt\[{extra}\]"'):

@@ -279,3 +279,26 @@ def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.M
     assert (len(again), len(opened)) == (300, 1)
     assert again[299] == rows[299] == "299"
     assert len(opened) > 1
+
+
+@pytest.mark.parametrize("is_cache", [True, False])
+def test_indices_of_the_cache_folder_that_are_not_used_make_room(
+    place: Path, monkeypatch: pytest.MonkeyPatch, is_cache: bool
+) -> None:
+    texts = [written([b"a\nb\n" * 99], ".txt") for _ in range(3)]
+    monkeypatch.setenv("LAZYCKPT_CACHE", str(place if is_cache else place / "other"))
+    opened = [lz.io.read_text(files, index_dir=place) for files in texts[:2]]
+    for path in place.iterdir():
+        os.utime(path, (1, 1))
+    assert lz.io.read_text(texts[0], index_dir=place)[1] == "b"  # so that it is used last
+    monkeypatch.setenv("LAZYCKPT_CACHE_BYTES", "2000")
+    lz.io.read_text(texts[2], index_dir=place)
+    is_kept = [os.path.exists(rows.row_index.path(0)) for rows in opened]
+    assert is_kept == [True, not is_cache]
+    assert lz.io.read_text(texts[1], index_dir=place)[1] == opened[1][1] == "b"
+
+
+def test_a_size_of_the_cache_folder_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAZYCKPT_CACHE_BYTES", "16 GiB")
+    with pytest.raises(lz.ArgumentError, match="LAZYCKPT_CACHE_BYTES must be a number of bytes"):
+        lz.io.read_text(written([b"a\n"], ".txt"))

@@ -14,7 +14,7 @@ import lazyckpt as lz
 from lazyckpt.io import storage
 from lazyckpt.io.storage import LocalStorage
 from tests.io.cases import folder, in_fork, written
-from tests.io.table import FORMATS, Format
+from tests.io.table import FORMATS
 
 
 def is_open(path: str) -> bool:
@@ -61,17 +61,17 @@ def fails(rows: lz.io.Rows[Any], message: str) -> int:
     return 2
 
 
-@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
-def test_what_may_not_be_read_is_never_left_out(form: Format) -> None:
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_may_not_be_read_is_never_left_out(name: str) -> None:
+    form = FORMATS[name]
     with TemporaryDirectory() as top:
         os.chmod(top, 0o755)
-        for name, found in form.example.files.items():
-            Path(top, name).parent.mkdir(parents=True, exist_ok=True)
-            Path(top, name).write_bytes(found)
+        for file, content in form.example.files.items():
+            Path(top, file).write_bytes(content)
         rows = form.read(f"{top}/{form.pattern}", index_dir=f"{top}/index")
         for each in Path(top).rglob("*"):
             os.chmod(each, 0o755)
-        path = rows.locate(0).path
+        path = rows.files[0].path
         os.chmod(path, 0)
         assert in_fork(lambda: fails(rows, f"{path} can't be read: ")) == 0
 
