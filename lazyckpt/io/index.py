@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -96,19 +95,10 @@ class Index:
     ) -> None:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
-        self._mapped: OrderedDict[int, Numbers] = OrderedDict()
+        self.entries = lru_cache(_MOST_MAPPED)(self._open)
         executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
-
-    def entries(self, number: int) -> Numbers:
-        """The entries of a file, mapped into memory; of several columns in rows."""
-        found = self._mapped.get(number)
-        if found is None:
-            found = self._mapped[number] = self._open(number)
-            if len(self._mapped) > _MOST_MAPPED:
-                self._mapped.popitem(last=False)
-        return found
 
     def path(self, number: int) -> str:
         """Where the entries of a file are kept."""
@@ -133,6 +123,7 @@ class Index:
         return os.path.join(self.folder, f"{hashed(*names)}.counts")
 
     def _open(self, number: int) -> Numbers:
+        """The entries of a file, mapped into memory; of several columns in rows."""
         found = mapped_numbers(self.path(number), self.scan.columns)
         if found is None:  # lost since, or damaged
             write_entries(self.scan, self.folder, self.files[number])
