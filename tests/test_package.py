@@ -44,6 +44,7 @@ ROOMS = [
     ["state.codec"],
     ["state.mismatch"],
     ["state.state"],
+    ["state.obstacles"],
     ["state.rebase"],
     ["state.walk"],
     ["state.algebra"],

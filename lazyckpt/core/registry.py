@@ -48,7 +48,7 @@ class Elastic(NamedTuple):
 
     Attributes:
         changes: The arguments that may change, with what the stages behind have to be for
-            that: "any", "grown", "blind", "here" or "lockstep", as `lazyckpt.state.rebase` has
+            that: "any", "grown", "blind", "here" or "lockstep", as `lazyckpt.state.obstacles` has
             them.
         inserted: Of a stage that counts what comes before it: its own part where it is
             inserted behind so many items of an epoch.

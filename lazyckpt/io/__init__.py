@@ -8,7 +8,7 @@ Names are imported when first used. Each module imports only from those before i
 
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
 - stored_file, decompress, last_used, compressed, gzip
-- content, rows, lines, ranges
+- content, rows, lines, records
 - columns, schemas, groups
 - text, csv and a reader for each other format
 - stream, encoders, conversion, indexing

@@ -22,7 +22,7 @@ from lazyckpt.io.content import CHUNK, Compression, ContentScan, Summed
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import encoding_check
 from lazyckpt.io.numbers import Numbers
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File
 from lazyckpt.io.stored_file import ChunkStream

@@ -162,7 +162,7 @@ class Parquet:
         with self._parquet.ParquetFile(out) as written:
             schema, read = written.schema_arrow, columns_of(written.read(use_threads=False))
         for name, values in columns.items():
-            found = read[name].take(range(len(values)))
+            found = _in_python(read[name].take(range(len(values))))
             for given, value in zip(values, found, strict=True):
                 if not _is_same(given, value):
                     raise ValueError(f"it would be read as {brief(value)}")
@@ -230,7 +230,7 @@ def _has_gap(value: Any) -> bool:
     return is_list and any(each is None or each != each or _has_gap(each) for each in value)
 
 
-_EXACT = {str, bytes, int, bool}  # types whose values are compared as they are
+_EXACT = {str, bytes, int, float, bool}  # types whose values are compared as they are
 
 
 def _is_same(given: Any, found: Any) -> bool:
@@ -239,7 +239,7 @@ def _is_same(given: Any, found: Any) -> bool:
     A list may have been a tuple or an array, and a field that is missing in a dict is None.
     """
     if type(given) is type(found) and type(given) in _EXACT:
-        return bool(given == found)
+        return bool(given == found or (given != given and found != found))
     if type(given) is type(found) is np.ndarray and given.dtype == found.dtype:
         return np.array_equal(given, found, equal_nan=given.dtype.kind == "f")
     given, found = _in_python(given), _in_python(found)

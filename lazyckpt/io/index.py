@@ -38,7 +38,7 @@ from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, check_unchanged, seen_from
 from lazyckpt.pipeline import run
 
-_MOST_MAPPED = 256  # files whose entries are kept mapped
+_MOST_MAPPED = 4096  # files whose entries are kept mapped
 
 
 class Scan(Protocol):

@@ -15,7 +15,7 @@ from lazyckpt.io.csv import read_csv
 from lazyckpt.io.files import Files, files
 from lazyckpt.io.groups import GroupedRows
 from lazyckpt.io.parquet import read_parquet
-from lazyckpt.io.ranges import Records
+from lazyckpt.io.records import Records
 from lazyckpt.io.tar import read_tar
 from lazyckpt.io.text import read_jsonl, read_text
 from lazyckpt.io.tfrecord import read_tfrecord

@@ -22,7 +22,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.content import ContentScan, inferred
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, optional_module, storage_of
 
@@ -150,7 +150,7 @@ def _shard(said: Any) -> _Shard:
         if not isinstance(name, str) or layout.names.count(name) > 1:
             raise ValueError(f"columns must have different names, got {layout.names}")
         found = _encoding(text)
-        if size != (found.size if found else None):
+        if found is not None and size != found.size:
             raise ValueError(f"column {name!r} of {text!r} can't have {size!r} bytes")
     each = [said["zip_data"], said["raw_data"]]
     files = [(str(one["basename"]), one.get("bytes")) for one in each if one]
@@ -190,12 +190,13 @@ class _SampleScan(ContentScan):
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         head, size, needed = b"", 0, 4  # bytes at the front, of all, and how many of them count
+        is_plain = inferred(file.path) == "none"  # others are read to the end, for their pieces
         for chunk in self.content(file).chunks(file):
             size += len(chunk)
             if len(head) < needed:
                 head += chunk
                 needed = 4 * (int(np.frombuffer(head, "<u4", 1)[0]) + 2) if len(head) > 3 else 4
-            if len(head) >= needed and inferred(file.path) == "none":  # others are read for pieces
+            if is_plain and not len(head) < needed <= file.size:
                 size = file.size
                 break
         offsets = np.frombuffer(head[4:needed], "<u4", len(head[4:needed]) // 4).astype(np.int64)

@@ -20,7 +20,6 @@ Ranges: TypeAlias = Sequence[tuple[int, int]]
 
 _QUERY = re.compile(r"\?[^/=]+=")  # where `?` is no pattern
 _FAR = os.path.join("..", "..", "")  # how the path of what isn't beside a folder begins
-_MOST_OPEN = 64  # local files that are kept open
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +183,19 @@ class _Handle:
     def __del__(self) -> None:
         if hasattr(self, "fd"):
             os.close(self.fd)
+
+
+def _limit() -> int:
+    """How many files a process may have open."""
+    try:
+        resource: Any = import_module("resource")
+    except ImportError:  # as on Windows
+        return 512
+    found = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return found if found > 0 else 1 << 20  # below 0 for no limit
+
+
+_MOST_OPEN = min(1024, _limit() // 2)  # local files that are kept open
 
 
 class LocalStorage:

@@ -12,7 +12,7 @@ from lazyckpt.core.checks import checked, function, optional, positive
 from lazyckpt.io.content import CHUNK, Compression, compression_check
 from lazyckpt.io.decompress import Zstd, check_head, compression_of, file_chunks, pieces
 from lazyckpt.io.lines import encoding_check, errors_check, without_end
-from lazyckpt.io.ranges import MAX_RECORD
+from lazyckpt.io.records import MAX_RECORD
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, RowOrigin, storage_of
 from lazyckpt.io.stored_file import ChunkStream

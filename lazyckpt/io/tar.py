@@ -18,7 +18,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression, ContentScan, inferred
 from lazyckpt.io.decompress import Damaged, check_head
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.stored_file import ChunkStream, StoredFile

@@ -17,7 +17,7 @@ from lazyckpt.io.content import Compression
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import LineScan, encoding_check, errors_check, without_end
 from lazyckpt.io.numbers import Numbers
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
 
 _BETWEEN = token_hex(8)  # what no file that is there already holds

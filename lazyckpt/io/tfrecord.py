@@ -15,7 +15,7 @@ from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression, ContentScan, Summed
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
 from lazyckpt.io.storage import File, optional_module
 

@@ -6,6 +6,7 @@ import io
 import struct
 import zipfile
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -73,20 +74,15 @@ class TokenRows(Rows[NDArray[Any]]):
         windows = [(length, stride or length) if length else (part.row, part.row) for part in parts]
         # of each file, how many tokens a row has and the next one begins behind; 0 for documents
         self._windows = [(size or 0, step or 0) for size, step in windows]
-        counts = [
-            max(0, (part.size - size) // step + 1) if size else len(self._bounds(file, part)) - 1
-            for file, part, (size, step) in zip(files, parts, self._windows, strict=True)
-        ]
+        counts, sums = [], []
+        for file, part, (size, step) in zip(files, parts, self._windows, strict=True):
+            bounds = np.empty(0) if size else self._bounds(file, part)
+            counts.append(max(0, (part.size - size) // step + 1) if size else len(bounds) - 1)
+            sums.append(zlib.crc32(bounds.tobytes(), zlib.crc32(part.dtype.str.encode())))
         given = {"length": length, "stride": stride, **arguments}
         given = {name: value for name, value in given.items() if value is not None}
         super().__init__("read_tokens", files, counts, given)
-        self.sums = [
-            zlib.crc32(
-                b"" if size else self._bounds(file, part).tobytes(),
-                zlib.crc32(part.dtype.str.encode()),
-            )
-            for file, part, (size, _) in zip(files, parts, self._windows, strict=True)
-        ]
+        self.sums = sums
 
     def _bounds(self, file: File, part: TokenPart) -> NDArray[np.int64]:
         """Where documents begin among the tokens of a file, and the last one ends."""
@@ -109,20 +105,21 @@ class TokenRows(Rows[NDArray[Any]]):
         )
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[NDArray[Any]]:
+        file, dtype = self.files[number], self._parts[number].dtype
         spans = [self.span(number, record) for record in records]
-        file = self.files[number]
-        found = storage_of(file.path).read_ranges(file, spans)
-        return [np.frombuffer(content, self._parts[number].dtype) for content in found]
+        first, last = spans[0][0], max(stop for _, stop in spans)
+        if last - first > 2 * sum(stop - start for start, stop in spans):  # they are far apart
+            found = storage_of(file.path).read_ranges(file, spans)
+        else:
+            content = storage_of(file.path).read(file, first, last)
+            found = [content[start - first : stop - first] for start, stop in spans]
+        return [np.frombuffer(each, dtype) for each in found]
 
     def read_block(self, number: int, record: int, budget: int) -> list[NDArray[Any]]:
-        first, end = self.span(number, record)
-        left = self._begins[number + 1] - self._begins[number] - record
-        count = max(1, min(budget // max(1, end - first), left))
-        spans = [self.span(number, each) for each in range(record, record + count)]
-        file, dtype = self.files[number], self._parts[number].dtype
-        content = storage_of(file.path).read(file, first, max(stop for _, stop in spans))
-        parts = [content[start - first : stop - first] for start, stop in spans]
-        return [np.frombuffer(part, dtype) for part in parts]
+        records = range(record, self._begins[number + 1] - self._begins[number])
+        end = self.span(number, record)[0] + budget
+        count = bisect_right(records, end, key=lambda each: self.span(number, each)[1])
+        return self.read_rows(number, records[: max(1, count)])
 
     def span(self, number: int, record: int) -> tuple[int, int]:
         part, (size, step) = self._parts[number], self._windows[number]
@@ -194,8 +191,12 @@ def _array(file: File, start: int) -> TokenPart:
 def _member(file: File, name: str | None) -> TokenPart:
     """Where an array of an `.npz` is, which must not be compressed."""
     source = StoredFile(file)
-    with decoding(file), zipfile.ZipFile(source) as archive:
-        found = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
+    with decoding(file):
+        try:
+            members = zipfile.ZipFile(source).infolist()
+        except Exception as error:
+            raise source.error or error from error  # zipfile takes a failing disk for no archive
+    found = {each.filename.removesuffix(".npy"): each for each in members}
     chosen = name if name is not None or len(found) != 1 else next(iter(found))
     if chosen not in found:
         raise ArgumentError(

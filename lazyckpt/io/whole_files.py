@@ -7,7 +7,7 @@ from typing import Any
 
 from lazyckpt.core.checks import checked, positive
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.ranges import MAX_RECORD
+from lazyckpt.io.records import MAX_RECORD
 from lazyckpt.io.rows import Rows
 from lazyckpt.io.storage import storage_of
 

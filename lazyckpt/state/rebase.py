@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain, naming, runnable
-from lazyckpt.core.checks import Unfit, checked, cut
+from lazyckpt.core.checks import Unfit, checked
 from lazyckpt.core.content import Entries, alike_functions, decode
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import MISFITS, MOST, Machine, Reread, apart, begun, entered, fitting
+from lazyckpt.core.machine import MISFITS, MOST, Machine, begun, entered, fitting
 from lazyckpt.core.ranks import finest, rank_of
-from lazyckpt.core.registry import registry
 from lazyckpt.core.show import is_function
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged, StateMismatch
 from lazyckpt.state.codec import Place, Rebased, given, given_in_epoch, places
 from lazyckpt.state.mismatch import Pair, difference, paired
+from lazyckpt.state.obstacles import (
+    asked_of,
+    changes_of,
+    check_behind,
+    check_change,
+    data_before,
+    held_apart,
+    refused,
+)
 from lazyckpt.state.state import AnyState, State, as_state
 
 
@@ -182,7 +189,7 @@ def carried(
     except (InvalidState, ArgumentError, SourceChanged) as error:
         if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
             raise
-        raise StateMismatch(f"the state does not fit after {_changes(pairs)}: {error}") from None
+        raise StateMismatch(f"the state does not fit after {changes_of(pairs)}: {error}") from None
 
 
 def _carried(
@@ -192,23 +199,23 @@ def _carried(
     chain: Chain,
     items: int | None,
 ) -> Position:
-    wanted = [_check(pair, chain) if pair.differs else None for pair in pairs]
+    wanted = [check_change(pair, chain) if pair.differs else None for pair in pairs]
     before = _before(pairs, chain)
     with fitting(position):
         new = _rebuilt(stages, position, pairs, chain, before, items)
     entered(chain.machine, new)
     with fitting(new):
-        _check_behind(pairs, wanted, chain, new)
+        check_behind(pairs, wanted, chain, new)
     if before.machine.epoch(new) != chain.machine.epoch(new):
-        raise StateMismatch(f"the state stands beyond the end after {_changes(pairs)}")
-    if any({"any", "grown"} & _wanted(pair, chain) for pair in pairs if pair.met):
+        raise StateMismatch(f"the state stands beyond the end after {changes_of(pairs)}")
+    if any({"any", "grown"} & asked_of(pair, chain) for pair in pairs if pair.met):
         with fitting(new):
-            apart = _held_apart(before, chain, new)
+            apart = held_apart(before, chain, new)
         if apart is not None:
             call, is_known = apart
             raise StateMismatch(
                 f"the state {'stands' if is_known else 'may stand'} beyond the end after "
-                f"{_changes(pairs)}: {call!r} holds items up to there"
+                f"{changes_of(pairs)}: {call!r} holds items up to there"
             )
     return new
 
@@ -218,7 +225,7 @@ def _with_functions(pairs: list[Pair], was: Chain, now: Chain) -> list[Pair]:
     inner = set[str]()
     for _, one, other in _counterparts(was, now):
         for pair in _with_functions(paired(one.entries, other.entries), one, other):
-            inner |= _check(pair, other) if pair.functions or pair.inner else set()
+            inner |= check_change(pair, other) if pair.functions or pair.inner else set()
     found = [pair._replace(functions=_others(pair, was, now)) for pair in pairs]
     return [found[0]._replace(inner=frozenset(inner)), *found[1:]]
 
@@ -255,7 +262,7 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
     for pair in pairs:
         if pair.met:
             call = calls[pair.new - 1]
-            old = _arguments_before(pair, call)
+            old = data_before(pair, call)
             if pair.new > 1 and call.combinator.elastic.rebase is None:
                 old |= _told(pair, call, but=old)
             calls[pair.new - 1] = call.replaced(**old)
@@ -277,139 +284,8 @@ def _told(pair: Pair, call: Call, but: Mapping[str, Any]) -> dict[str, Any]:
         if any(each is inspect.Parameter.empty for each in old.values()):
             raise InvalidState("the state lacks an argument")
     except MISFITS as error:
-        raise _refused(pair, str(error)) from None
+        raise refused(pair, str(error)) from None
     return old
-
-
-def _arguments_before(pair: Pair, call: Call) -> dict[str, Any]:
-    """The data as they were, where they have become more."""
-    if not pair.changed or call.combinator.elastic.before is None or pair.was is None:
-        return {}
-    try:
-        return call.combinator.elastic.before(pair.was.known, **call.arguments)
-    except Unfit as unfit:
-        raise _refused(pair, str(unfit)) from None
-
-
-def _changes(pairs: list[Pair]) -> str:
-    return "; ".join(str(pair) for pair in pairs if pair.differs)
-
-
-def _check(pair: Pair, chain: Chain) -> set[str]:
-    """Refuse a change that no state can follow; return what the stages behind have to be."""
-    if pair.met:
-        call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
-        for name in pair.changed:
-            wanted = call.combinator.elastic.changes.get(name)
-            may = wanted in ("blind", "grown") or (wanted and not machine.rate.whole_epoch)
-            if not may and name != "seed":  # which may begin with an epoch
-                raise _refused(pair, f"{name} decides the order")
-        _arguments_before(pair, call)
-        return _wanted(pair, chain)
-    if pair.name in registry and registry[pair.name].pointwise:
-        return set() if registry[pair.name].keeps_items else {"blind"}
-    if pair.was is not None and pair.was.owns:
-        raise _refused(pair, "what it holds or counts would be lost")
-    return {"here"}
-
-
-def _check_behind(
-    pairs: list[Pair], wanted: list[set[str] | None], chain: Chain, position: Position
-) -> None:
-    """Refuse a change where a stage behind it that stays can't follow, from a position on."""
-    behind: list[tuple[Call, Machine[Any], Position]] = []
-    gone: list[Pair] = []
-    for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
-        if {"here", "any", "grown"} & (each or set()) and (
-            dealt := _dealt_apart(behind)
-        ) is not None:
-            where = f"ranks behind {dealt!r} stand at places of their own"
-            raise _refused(pair, f"{where}: change only what is behind it")
-        if "lockstep" in (each or ()) and gone:
-            raise _refused(pair, f"{gone[0].name} behind it had ranks at places of their own")
-        if pair.new == 0 and not (pair.name in registry and registry[pair.name].pointwise):
-            gone.append(pair)
-        is_ordered = any(machine.rate.whole_epoch for _, machine, _ in behind)
-        for call, machine, here in behind:
-            for kind in sorted(each or ()):
-                if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
-                    raise _refused(pair, f"{call!r} behind it {obstacle.replace('{}', pair.name)}")
-        if pair.new:
-            call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
-            if pair.met:
-                behind.append((call, machine, position))
-            is_seed = "seed" in pair.changed and "seed" not in call.combinator.elastic.changes
-            if is_seed and _is_amid(machine, position):
-                raise _refused(pair, "seed decides the order; change it between two epochs")
-            if pair.functions and any(each.items for each in _held(machine, position)):
-                raise _refused(pair, "it holds what the one before saw; change between epochs")
-            position = apart(machine, position)[0]
-
-
-def _dealt_apart(behind: list[tuple[Call, Machine[Any], Position]]) -> Call | None:
-    """The stage that deals items to ranks of which one takes more than another, if there is one.
-
-    Args:
-        behind: The stages from the last one on.
-    """
-    takes_more = False
-    for call, machine, _ in behind:
-        if "num_shards" in call.combinator.elastic.changes and takes_more:
-            return call
-        takes_more = takes_more or not machine.rate.is_fixed
-    return None
-
-
-def _wanted(pair: Pair, chain: Chain) -> set[str]:
-    """What the stages behind one whose arguments change have to be."""
-    changes = chain.calls[pair.new - 1].combinator.elastic.changes
-    functions = {changes.get(name, changes.get("args", "here")) for name in pair.functions}
-    return {changes.get(name, "here") for name in pair.changed} | functions | pair.inner
-
-
-def _obstacle(
-    wanted: str, call: Call, machine: Machine[Any], here: Position, *, is_ordered: bool
-) -> str:
-    """Why a stage can't go on at a position where one before it changes; "" if it can.
-
-    - "any": it may hold and count what it likes, if it doesn't depend on how long an epoch is
-    - "grown": likewise; if a stage orders whole epochs, it must not be amid one, nor may those
-      behind it hold what a resume would take again
-    - "blind": what it holds must not depend on what the items are, only on their number
-    - "here": it may count, and hold nothing that a resume would take again
-    - "lockstep": it must have no place of its own, nor take more of some items than of others
-    """
-    if machine.rate.whole_epoch and wanted == "grown":
-        remedy = "go on with what was there until the epoch ends, and change {} then"
-        return f"orders whole epochs; {remedy}" if _is_amid(machine, here) else ""
-    if machine.rate.whole_epoch and wanted != "blind":
-        return "orders whole epochs"
-    if wanted == "lockstep" and not in_lockstep(machine):
-        return "counts what it gives"
-    is_held = wanted in ("blind", "here") or (wanted == "grown" and is_ordered)
-    if is_held and any(each.items for each in _held(machine, here)):
-        looks = {"look", "predicate"} & {*call.functions.values()}
-        if wanted != "blind" or looks or not machine.rate.is_fixed:
-            return f"holds what {{}} gave; put {{}} behind {call.name}, or change between epochs"
-    return ""
-
-
-def _is_amid(machine: Machine[Any], here: Position) -> bool:
-    """Whether a stage has given some of the items that it has ordered, and not all of them."""
-    is_first = apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
-    holds = machine.rate.whole_epoch or any(each.items for each in _held(machine, here))
-    if is_first or not holds:
-        return False
-    return machine.skip is None or machine.skip(here, 1)[1] > 0
-
-
-def in_lockstep(machine: Machine[Any]) -> bool:
-    """Whether a stage has no place of its own, and takes as much of each item as of others."""
-    return not machine.owns and machine.rate.is_fixed
-
-
-def _refused(pair: Pair, reason: str) -> StateMismatch:
-    return StateMismatch(f"a state cannot follow this change: {pair}; {cut(reason)}")
 
 
 def _rebuilt(
@@ -438,13 +314,13 @@ def _rebuilt(
             continue
         part = parts[pair.old - 1]
         if (part.own is not None) != machine.owns:
-            raise _refused(pair, "it keeps its place in another way")
+            raise refused(pair, "it keeps its place in another way")
         if pair.new == 1:
             here = _source(pair, part, call)
         elif machine.owns:
             here = (here, *_rebased(pair, part.own or (), call))
             if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
-                raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
+                raise refused(moved, f"{call!r} behind it keeps several places of what it gives")
             if pairs[0].changed and machine.rate.whole_epoch:
                 here = _still_ended(before.machines[pair.new - 1], machine, here)
     return here
@@ -474,7 +350,7 @@ def _rebased(pair: Pair, own: Position, call: Call) -> Position:
     try:
         return elastic.rebase(own, pair.was, **call.arguments)
     except Unfit as unfit:
-        raise _refused(pair, str(unfit)) from None
+        raise refused(pair, str(unfit)) from None
 
 
 def _begun(
@@ -487,52 +363,9 @@ def _begun(
         if before is None and not epoch:
             before = items
         if before is None:
-            raise _refused(pair, "only reading tells how many items came before it")
+            raise refused(pair, "only reading tells how many items came before it")
         return (here, *call.combinator.elastic.inserted(before))
     machine = call.build(upstream._replace(init=lambda epoch: here))
     if machine.rate.whole_epoch and here != upstream.init(epoch):
-        raise _refused(pair, "it orders whole epochs, of which a part is gone")
+        raise refused(pair, "it orders whole epochs, of which a part is gone")
     return machine.init(epoch)
-
-
-def _held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, bool] | None:
-    """A stage that holds other items in one of two chains than in the other, if there is one.
-
-    The chains have the same stages, of which some end elsewhere. With it, whether
-    that is known: over a stream only reading tells.
-    """
-    old, new = before.machines, after.machines
-    places = [(len(new) - 1, position)]  # where a stage begins again
-    while places:
-        number, here = places.pop()
-        if not number:
-            continue
-        call, upstreams = after.calls[number], (old[number - 1], new[number - 1])
-        was, now = _held(old[number], here), _held(new[number], here)
-        if any(reread.ended for reread in now):
-            return call, True
-        for one, other in zip(was, now, strict=True):
-            if other.items and not other.alone:
-                heads = {_head(upstream, other) for upstream in upstreams}
-                if None in heads:
-                    return call, False
-                if len(heads) > 1:
-                    return call, True
-            if one.position != other.position:
-                return call, True
-            places.append((number - 1, other.position))
-    return None
-
-
-def _held(machine: Machine[Any], here: Position) -> list[Reread]:
-    """What is read again; over a table, what would be if it were a stream."""
-    if machine.owns and machine.view is not None and machine.rate.more:
-        return [Reread(here[0], machine.rate.more)]
-    return list(machine.rereads(here))
-
-
-def _head(upstream: Machine[Any], reread: Reread) -> tuple[Position, int] | None:
-    """Where taking its items again leads, and how many there are; None if only reading tells."""
-    if upstream.skip is None or reread.items == math.inf:
-        return None
-    return upstream.skip(reread.position, int(reread.items))

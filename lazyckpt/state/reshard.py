@@ -12,7 +12,7 @@ from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
 from lazyckpt.state.codec import Rebased, given
 from lazyckpt.state.mismatch import Pair, difference, paired
-from lazyckpt.state.rebase import in_lockstep
+from lazyckpt.state.obstacles import in_lockstep
 from lazyckpt.state.state import AnyState, State, as_state, of_all
 
 _NUMBER = "num_shards"

@@ -33,6 +33,19 @@ def skippable(data: bytes) -> bytes:
     return struct.pack("<2I", 0x184D2A50, len(data)) + data
 
 
+# How content may be compressed: the suffix, and what compresses a piece of it.
+COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": (".gz", gzip),
+    "bgzf": (".bgz", bgzf),
+    "zstd": (".zst", zstd.compress),
+    "gzip, padded": (".gz", lambda data: gzip(data) + bytes(3)),
+    "zstd, skippable": (
+        ".zst",
+        lambda data: skippable(b"x") + zstd.compress(data) + skippable(b""),
+    ),
+}
+
+
 def archive(members: Sequence[tuple[str, bytes]], form: int = tarfile.GNU_FORMAT) -> bytes:
     """A tar file of members; a name that ends with a slash is a folder's."""
     out = io.BytesIO()
@@ -96,7 +109,9 @@ def megatron(files: Sequence[Sequence[Sequence[int]]]) -> dict[str, bytes]:
     return found
 
 
-def mds(files: Sequence[Sequence[Mapping[str, Any]]], **change: Any) -> dict[str, bytes]:
+def mds(
+    files: Sequence[Sequence[Mapping[str, Any]]], compression: str = "", **change: Any
+) -> dict[str, bytes]:
     """Shards of texts and numbers, with their list; of the last this says something else."""
     found, listed = {}, []
     for number, rows in enumerate(files):
@@ -118,6 +133,12 @@ def mds(files: Sequence[Sequence[Mapping[str, Any]]], **change: Any) -> dict[str
             "raw_data": {"basename": name, "bytes": len(found[name]), "hashes": {}},
             "zip_data": None,
         }
+        if compression:
+            suffix, compress = COMPRESSIONS[compression]
+            found[f"{name}{suffix}"] = zipped = compress(found.pop(name))
+            said["zip_data"] = {
+                "basename": f"{name}{suffix}", "bytes": len(zipped), "hashes": {},
+            }  # fmt: skip
         listed.append(said)
     listed[-1] |= change
     return found | {"index.json": json.dumps({"version": 2, "shards": listed}).encode()}
@@ -126,24 +147,12 @@ def mds(files: Sequence[Sequence[Mapping[str, Any]]], **change: Any) -> dict[str
 def database(rows: Sequence[tuple[Any, ...]], columns: str = "k, v") -> bytes:
     """A database of a table `some rows`."""
     with closing(sqlite3.connect(":memory:")) as connection, connection:
+        connection.execute("PRAGMA page_size=512")
         connection.execute(f'CREATE TABLE "some rows" ({columns})')
         marks = ", ".join("?" * len(columns.split(",")))
         connection.executemany(f'INSERT INTO "some rows" VALUES ({marks})', rows)
         connection.commit()
         return connection.serialize()
-
-
-# How content may be compressed: the suffix, and what compresses a piece of it.
-COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "gzip": (".gz", gzip),
-    "bgzf": (".bgz", bgzf),
-    "zstd": (".zst", zstd.compress),
-    "gzip, padded": (".gz", lambda data: gzip(data) + bytes(3)),
-    "zstd, skippable": (
-        ".zst",
-        lambda data: skippable(b"x") + zstd.compress(data) + skippable(b""),
-    ),
-}
 
 
 def compressed(content: bytes, kind: str, size: int) -> bytes:

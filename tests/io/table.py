@@ -45,6 +45,7 @@ class Format:
     - `spoil`: what makes of a record's bytes some that can't be read
     - `none`: contents that are none of the format, as an error at opening says
     - `needs`: the module without which it isn't read, and the extra that has it
+    - `is_checked`: whether checksums hold each row; others may be read as what they are not
     - `is_foreign`: whether what parses it is code that any damage may lead astray
     - `is_local`: whether its files must be on this machine
     - `compression`: how its files are compressed
@@ -60,6 +61,7 @@ class Format:
     spoil: Callable[[bytes], bytes] | None = None
     none: Sequence[bytes] = ()
     needs: tuple[str, str] | None = None
+    is_checked: bool = False
     is_foreign: bool = False
     is_local: bool = False
     compression: str = ""
@@ -194,6 +196,7 @@ _TFRECORD = Format(
     odd={"empty": named([b"".join(map(record, _RECORDS)), b""], ".tfrecord", _RECORDS)},
     options=one_of(check_crc=[True, False]),
     spoil=lambda found: found[:12] + b"W" + found[13:],
+    is_checked=True,
 )
 
 
@@ -310,13 +313,16 @@ def _sample(n: int) -> dict[str, Any]:
     return {"text": f"{5**n}", "number": np.int32(n)}
 
 
+def _shards(compression: str) -> Contents:
+    files = mds([[*map(_sample, half)] for half in HALVES], compression)
+    return Contents(files, [*map(_sample, range(COUNT))])
+
+
 _MDS = Format(
     reader="read_mds",
     pattern="index.json",
     random=contents.shards(),
-    example=Contents(
-        mds([[*map(_sample, half)] for half in HALVES]), [*map(_sample, range(COUNT))]
-    ),
+    example=_shards(""),
     spoil=lambda found: b"\xc8" + found[1:],
     none=[b"[", b"[]", b'{"shards": 1}', b'{"shards": [{}]}'],
 )
@@ -360,6 +366,8 @@ FORMATS: dict[str, Format] = {
     "bin": _arrays(".bin", lambda out, found: out.write(found.tobytes()), dtype="uint16"),
     "documents": _DOCUMENTS,
     "mds": _MDS,
+    "mds, gzip": replace(_MDS, example=_shards("gzip"), compression="gzip", spoil=None, none=[]),
+    "mds, zstd": replace(_MDS, example=_shards("zstd"), compression="zstd", spoil=None, none=[]),
     "sqlite": _SQLITE,
     "files": _FILES,
 }

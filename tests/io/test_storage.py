@@ -14,7 +14,7 @@ import lazyckpt as lz
 from lazyckpt.io import storage
 from lazyckpt.io.storage import LocalStorage
 from tests.io.cases import folder, in_fork, written
-from tests.io.formats import EXAMPLES
+from tests.io.table import FORMATS
 
 
 def is_open(path: str) -> bool:
@@ -61,16 +61,17 @@ def fails(rows: lz.io.Rows[Any], message: str) -> int:
     return 2
 
 
-@pytest.mark.parametrize("suffix", EXAMPLES)
-def test_what_may_not_be_read_is_never_left_out(suffix: str) -> None:
-    content, read = EXAMPLES[suffix]
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_may_not_be_read_is_never_left_out(name: str) -> None:
+    form = FORMATS[name]
     with TemporaryDirectory() as top:
         os.chmod(top, 0o755)
-        path = Path(top, f"a{suffix}")
-        path.write_bytes(content)
-        rows = read(lz.io.files(path), index_dir=f"{top}/index")
+        for file, content in form.example.files.items():
+            Path(top, file).write_bytes(content)
+        rows = form.read(f"{top}/{form.pattern}", index_dir=f"{top}/index")
         for each in Path(top).rglob("*"):
             os.chmod(each, 0o755)
+        path = rows.files[0].path
         os.chmod(path, 0)
         assert in_fork(lambda: fails(rows, f"{path} can't be read: ")) == 0
 

@@ -14,19 +14,6 @@ from tests.io.formats import record
 ROWS = [b"first", b"second", b"third"]
 
 
-@pytest.mark.parametrize("size", [1, 8, 11, 12, 15, 20])
-def test_a_file_that_is_cut(size: int) -> None:
-    whole = b"".join(map(record, ROWS))
-    begin = len(record(ROWS[0]) + record(ROWS[1]))
-    reader = lz.io.read_tfrecord(written([whole[: begin + size]], ".tfrecord"))
-    assert len(reader) == 3
-    message = rf"record 2 at byte {begin} of .*000\.tfrecord: it is cut"
-    with pytest.raises(lz.io.RecordError, match=message):
-        reader[2]
-    with lz.run(lz.source(reader), on_error="skip") as run:
-        assert list(run) == ROWS[:2]
-
-
 def test_a_wrong_length_ends_what_can_be_read() -> None:
     damaged = bytearray(b"".join(map(record, ROWS * 3)))
     damaged[len(record(ROWS[0])) + 1] ^= 1

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import lazyckpt as lz
+from lazyckpt.io import tokens
+from lazyckpt.io.storage import storage_of
 from lazyckpt.testing import equal
 from tests.io import formats
 from tests.io.cases import check_reader, folder, written
@@ -143,6 +145,17 @@ def test_an_npz_of_several_arrays() -> None:
         lz.io.read_tokens(f"{place}/b.npz", length=2)
 
 
+def test_a_disk_that_fails_is_no_damaged_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = listed([np.arange(4)], "npz")
+
+    def fails(*_: object) -> bytes:
+        raise lz.errors.StorageError("no answer")
+
+    monkeypatch.setattr(type(storage_of(files[0].path)), "read", fails)
+    with pytest.raises(lz.errors.StorageError, match="no answer"):
+        lz.io.read_tokens(files, length=2)
+
+
 def test_what_is_missing_is_asked_for() -> None:
     files = listed([np.arange(4, dtype="u2")], "bin")
     with pytest.raises(lz.ArgumentError, match=r"000\.bin doesn't say .*: give dtype="):
@@ -211,19 +224,84 @@ def test_documents_that_do_not_hold_all_sequences_are_an_error(
 
 
 def test_what_is_before_plain_numbers_is_left_out() -> None:
-    tokens, header = np.arange(50, dtype="<u2"), np.zeros(256, "<i4")
-    header[:3] = 20240520, 1, len(tokens)
-    files = written([header.tobytes() + tokens.tobytes()] * 2, ".bin")
+    values, header = np.arange(50, dtype="<u2"), np.zeros(256, "<i4")
+    header[:3] = 20240520, 1, len(values)
+    files = written([header.tobytes() + values.tobytes()] * 2, ".bin")
     with pytest.raises(lz.ArgumentError, match=r"000\.bin begins with .*llm\.c: give offset=1024"):
         lz.io.read_tokens(files, length=10, dtype="uint16")
     rows = lz.io.read_tokens(files, length=20, dtype="uint16", offset=1024)
-    check_reader(rows, [tokens[:20], tokens[20:40]] * 2)
+    check_reader(rows, [values[:20], values[20:40]] * 2)
     assert rows.locate(1)[1:] == (1, 1064, 1104)
     assert "dtype='<u2', offset=1024" in repr(rows)
     with pytest.raises(lz.io.RecordError, match="no whole number of uint16"):
         lz.io.read_tokens(files, length=10, dtype="uint16", offset=5000)
+    cut = written([header.tobytes() + values.tobytes()[:-2]], ".bin")
+    with pytest.raises(lz.ArgumentError, match=r"000\.bin begins with .*llm\.c: give offset=1024"):
+        lz.io.read_tokens(cut, length=10, dtype="uint16")
+    with pytest.raises(lz.io.RecordError, match=r"000\.bin: its header says 50 tokens, and it has"):
+        lz.io.read_tokens(cut, length=10, dtype="uint16", offset=1024)
     with pytest.raises(lz.ArgumentError, match=r"000\.idx says where tokens are; offset=2 too"):
         lz.io.read_tokens(megatron([[[1, 2]]]), offset=2)
+
+
+@pytest.mark.parametrize("given", [{"length": 10, "stride": 10**6, "dtype": "u1"}, {}], ids=str)
+def test_rows_that_are_far_apart_or_large_are_not_read_together(given: dict[str, Any]) -> None:
+    """After windows of a few tokens, and a document of one."""
+    place, size = folder(), 50_000_000
+    with open(f"{place}/large.bin", "wb") as file:
+        file.truncate(size)  # of holes, which take no place on disk
+    if not given:
+        lengths = [1, *[size // 10] * 9, size // 10 - 1]
+        index = tokens.megatron_index(np.dtype("u1"), lengths)
+        Path(f"{place}/large.idx").write_bytes(index)
+    rows = lz.io.read_tokens(f"{place}/large.bin", **given)
+    tracemalloc.start()
+    try:
+        for _ in zip(rows, range(8), strict=False):
+            pass
+        assert len(rows[5:3:-1]) == 2
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < size
+
+
+def test_an_index_may_say_of_what_mode_sequences_are() -> None:
+    files = megatron([[[1, 2], [3]]])
+    path = Path(files[0].path).with_suffix(".idx")
+    path.write_bytes(path.read_bytes() + bytes(2))
+    assert [row.tolist() for row in lz.io.read_tokens(files)] == [[1, 2], [3]]
+    path.write_bytes(path.read_bytes() + bytes(1))
+    with pytest.raises(lz.io.RecordError, match=r"000\.idx: it is cut, or of another format"):
+        lz.io.read_tokens(files)
+
+
+@pytest.mark.parametrize("code", range(1, 9))
+def test_documents_are_of_any_type(code: int) -> None:
+    dtype = np.dtype(["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"][code])
+    files = megatron([[[1, 2, 3], [4], [5]]])
+    np.arange(1, 6).astype(dtype).tofile(files[0].path)
+    path = Path(files[0].path).with_suffix(".idx")
+    content = bytearray(path.read_bytes())
+    content[17] = code
+    content[46:70] = (np.array([0, 3, 4], "<i8") * dtype.itemsize).tobytes()
+    path.write_bytes(content)
+    rows = lz.io.read_tokens(f"{files.root}/*.bin")
+    check_reader(rows, [np.array(row, dtype) for row in ([1, 2, 3], [4], [5])])
+
+
+def test_tokens_that_documents_do_not_hold_are_an_error() -> None:
+    files = megatron([[[1, 2], [3]]])
+    with open(files[0].path, "ab") as file:
+        file.write(b"xx")
+    with pytest.raises(lz.io.RecordError, match=r"000\.idx: its sequences aren't those of .*000.b"):
+        lz.io.read_tokens(f"{files.root}/*.bin")
+
+
+@pytest.mark.parametrize("values", [np.zeros((5, 0)), np.array(["a"]), np.zeros(2, "V3")], ids=str)
+def test_what_has_no_numbers_is_refused(values: Any) -> None:
+    with pytest.raises(lz.ArgumentError, match=r"000\.npy must hold numbers in one dimension, or"):
+        lz.io.read_tokens(listed([values], "npy"))
 
 
 def test_a_file_of_20_gb_takes_no_memory() -> None:

@@ -21,6 +21,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.io import remote, storage
+from tests.helpers import until
 from tests.io.cases import folder, in_fork, written
 from tests.world.io.buckets import BUCKET, SECRET, put
 from tests.world.io.faults import Proxy
@@ -155,9 +156,12 @@ def test_a_fork_reads_as_its_parent_does(client: Any) -> None:
             lz.errors.StorageError, match=f"s3:// has ended: asked to list {BUCKET}"
         ):
             found.list(BUCKET)
+        (place / "helper").write_text(str(found._process.pid))
         return len(found.list(pattern)) != 2
 
     assert in_fork(read) == 0
+    command = Path("/proc", (place / "helper").read_text(), "cmdline")
+    until(lambda: not command.exists() or not command.read_bytes())  # it has ended
 
 
 def test_workers_that_are_forked_read_a_bucket(client: Any) -> None:

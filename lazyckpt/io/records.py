@@ -25,9 +25,7 @@ T = TypeVar("T", covariant=True)
 
 MAX_RECORD = 1 << 28
 
-_GAP = 1 << 14  # bytes between two records that are read along
 _RANGE = 1 << 20  # bytes that are read at once for several records
-_FEW = 16  # records, whose bounds are found sooner one by one
 
 
 @dataclass(frozen=True)
@@ -119,16 +117,8 @@ class Records(Rows[T]):
         if len(records) == 1:
             return [self.read_row(number, records[0])]
         spans = self._checked_spans(number, records)
-        ranges = _joined(spans)
-        parts = self._content(number).read_ranges(self.files[number], ranges)
-        begun = zip(ranges, parts, strict=True)
-        (first, last), part = next(begun)
-        rows = []
-        for record, (start, stop) in zip(records, spans, strict=True):
-            while start >= last and start < stop:
-                (first, last), part = next(begun)
-            rows.append(self._decoded(number, record, part[start - first : stop - first]))
-        return rows
+        found = self._content(number).read_ranges(self.files[number], spans)
+        return [self._decoded(number, *each) for each in zip(records, found, strict=True)]
 
     def read_row(self, number: int, record: int) -> T:
         span = self._checked_span(number, record)
@@ -179,15 +169,12 @@ class Records(Rows[T]):
 
     def _checked_spans(self, number: int, records: Sequence[int]) -> list[tuple[int, int]]:
         """The bytes that records take, none of them more than allowed."""
-        entries, most = self.row_index.entries(number), self.options.max_record_bytes
-        if len(records) < _FEW:
-            pairs = [entries[record : record + 2].tolist() for record in records]
-        else:
-            places = np.asarray(records)
-            pairs = np.stack([entries[places], entries[places + 1]], axis=1).tolist()
-        found = [(start, stop) for start, stop in pairs if 0 <= stop - start <= most]
-        if len(found) < len(records):
-            return [self._checked_span(number, record) for record in records]  # one is an error
+        entries, places = self.row_index.entries(number).view(np.int64), np.asarray(records)
+        spans = np.stack([entries[places], entries[places + 1]], axis=1)
+        sizes = spans[:, 1] - spans[:, 0]
+        for bad in np.flatnonzero((sizes < 0) | (sizes > self.options.max_record_bytes)).tolist():
+            self._checked_span(number, records[bad])  # an error
+        found: list[tuple[int, int]] = spans.tolist()
         return found
 
     def _checked_span(self, number: int, record: int) -> tuple[int, int]:
@@ -212,15 +199,3 @@ class Records(Rows[T]):
 
     def _content(self, number: int) -> Content:
         return content_of(self.files[number].path, self.options.compression, self.row_index.folder)
-
-
-def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges that hold spans, which ascend, those nearby in one."""
-    found = [spans[0]]
-    for start, stop in spans[1:]:
-        first, last = found[-1]
-        if start - last <= _GAP and stop - first <= _RANGE:
-            found[-1] = first, max(stop, last)
-        elif start < stop:
-            found.append((start, stop))
-    return found

@@ -1,0 +1,188 @@
+"""What a change of a pipeline asks of its stages, and what stands in its way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.checks import Unfit, cut
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine, Reread, apart
+from lazyckpt.core.registry import registry
+from lazyckpt.errors import StateMismatch
+from lazyckpt.state.mismatch import Pair
+
+
+def changes_of(pairs: list[Pair]) -> str:
+    return "; ".join(str(pair) for pair in pairs if pair.differs)
+
+
+def check_change(pair: Pair, chain: Chain) -> set[str]:
+    """Refuse a change that no state can follow; return what the stages behind have to be."""
+    if pair.met:
+        call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+        for name in pair.changed:
+            wanted = call.combinator.elastic.changes.get(name)
+            may = wanted in ("blind", "grown") or (wanted and not machine.rate.whole_epoch)
+            if not may and name != "seed":  # which may begin with an epoch
+                raise refused(pair, f"{name} decides the order")
+        data_before(pair, call)
+        return asked_of(pair, chain)
+    if pair.name in registry and registry[pair.name].pointwise:
+        return set() if registry[pair.name].keeps_items else {"blind"}
+    if pair.was is not None and pair.was.owns:
+        raise refused(pair, "what it holds or counts would be lost")
+    return {"here"}
+
+
+def data_before(pair: Pair, call: Call) -> dict[str, Any]:
+    """The data as they were, where they have become more."""
+    if not pair.changed or call.combinator.elastic.before is None or pair.was is None:
+        return {}
+    try:
+        return call.combinator.elastic.before(pair.was.known, **call.arguments)
+    except Unfit as unfit:
+        raise refused(pair, str(unfit)) from None
+
+
+def asked_of(pair: Pair, chain: Chain) -> set[str]:
+    """What the stages behind one whose arguments change have to be."""
+    changes = chain.calls[pair.new - 1].combinator.elastic.changes
+    functions = {changes.get(name, changes.get("args", "here")) for name in pair.functions}
+    return {changes.get(name, "here") for name in pair.changed} | functions | pair.inner
+
+
+def check_behind(
+    pairs: list[Pair], wanted: list[set[str] | None], chain: Chain, position: Position
+) -> None:
+    """Refuse a change where a stage behind it that stays can't follow, from a position on."""
+    behind: list[tuple[Call, Machine[Any], Position]] = []
+    gone: list[Pair] = []
+    for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
+        if {"here", "any", "grown"} & (each or set()) and (
+            dealt := _dealt_apart(behind)
+        ) is not None:
+            where = f"ranks behind {dealt!r} stand at places of their own"
+            raise refused(pair, f"{where}: change only what is behind it")
+        if "lockstep" in (each or ()) and gone:
+            raise refused(pair, f"{gone[0].name} behind it had ranks at places of their own")
+        if pair.new == 0 and not (pair.name in registry and registry[pair.name].pointwise):
+            gone.append(pair)
+        is_ordered = any(machine.rate.whole_epoch for _, machine, _ in behind)
+        for call, machine, here in behind:
+            for kind in sorted(each or ()):
+                if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
+                    raise refused(pair, f"{call!r} behind it {obstacle.replace('{}', pair.name)}")
+        if pair.new:
+            call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+            if pair.met:
+                behind.append((call, machine, position))
+            is_seed = "seed" in pair.changed and "seed" not in call.combinator.elastic.changes
+            if is_seed and is_amid(machine, position):
+                raise refused(pair, "seed decides the order; change it between two epochs")
+            if pair.functions and any(each.items for each in held(machine, position)):
+                raise refused(pair, "it holds what the one before saw; change between epochs")
+            position = apart(machine, position)[0]
+
+
+def _dealt_apart(behind: list[tuple[Call, Machine[Any], Position]]) -> Call | None:
+    """The stage that deals items to ranks of which one takes more than another, if there is one.
+
+    Args:
+        behind: The stages from the last one on.
+    """
+    takes_more = False
+    for call, machine, _ in behind:
+        if "num_shards" in call.combinator.elastic.changes and takes_more:
+            return call
+        takes_more = takes_more or not machine.rate.is_fixed
+    return None
+
+
+def _obstacle(
+    wanted: str, call: Call, machine: Machine[Any], here: Position, *, is_ordered: bool
+) -> str:
+    """Why a stage can't go on at a position where one before it changes; "" if it can.
+
+    - "any": it may hold and count what it likes, if it doesn't depend on how long an epoch is
+    - "grown": likewise; if a stage orders whole epochs, it must not be amid one, nor may those
+      behind it hold what a resume would take again
+    - "blind": what it holds must not depend on what the items are, only on their number
+    - "here": it may count, and hold nothing that a resume would take again
+    - "lockstep": it must have no place of its own, nor take more of some items than of others
+    """
+    if machine.rate.whole_epoch and wanted == "grown":
+        remedy = "go on with what was there until the epoch ends, and change {} then"
+        return f"orders whole epochs; {remedy}" if is_amid(machine, here) else ""
+    if machine.rate.whole_epoch and wanted != "blind":
+        return "orders whole epochs"
+    if wanted == "lockstep" and not in_lockstep(machine):
+        return "counts what it gives"
+    is_held = wanted in ("blind", "here") or (wanted == "grown" and is_ordered)
+    if is_held and any(each.items for each in held(machine, here)):
+        looks = {"look", "predicate"} & {*call.functions.values()}
+        if wanted != "blind" or looks or not machine.rate.is_fixed:
+            return f"holds what {{}} gave; put {{}} behind {call.name}, or change between epochs"
+    return ""
+
+
+def is_amid(machine: Machine[Any], here: Position) -> bool:
+    """Whether a stage has given some of the items that it has ordered, and not all of them."""
+    is_first = apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
+    holds = machine.rate.whole_epoch or any(each.items for each in held(machine, here))
+    if is_first or not holds:
+        return False
+    return machine.skip is None or machine.skip(here, 1)[1] > 0
+
+
+def in_lockstep(machine: Machine[Any]) -> bool:
+    """Whether a stage has no place of its own, and takes as much of each item as of others."""
+    return not machine.owns and machine.rate.is_fixed
+
+
+def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, bool] | None:
+    """A stage that holds other items in one of two chains than in the other, if there is one.
+
+    The chains have the same stages, of which some end elsewhere. With it, whether
+    that is known: over a stream only reading tells.
+    """
+    old, new = before.machines, after.machines
+    places = [(len(new) - 1, position)]  # where a stage begins again
+    while places:
+        number, here = places.pop()
+        if not number:
+            continue
+        call, upstreams = after.calls[number], (old[number - 1], new[number - 1])
+        was, now = held(old[number], here), held(new[number], here)
+        if any(reread.ended for reread in now):
+            return call, True
+        for one, other in zip(was, now, strict=True):
+            if other.items and not other.alone:
+                heads = {_head(upstream, other) for upstream in upstreams}
+                if None in heads:
+                    return call, False
+                if len(heads) > 1:
+                    return call, True
+            if one.position != other.position:
+                return call, True
+            places.append((number - 1, other.position))
+    return None
+
+
+def held(machine: Machine[Any], here: Position) -> list[Reread]:
+    """What is read again; over a table, what would be if it were a stream."""
+    if machine.owns and machine.view is not None and machine.rate.more:
+        return [Reread(here[0], machine.rate.more)]
+    return list(machine.rereads(here))
+
+
+def _head(upstream: Machine[Any], reread: Reread) -> tuple[Position, int] | None:
+    """Where taking its items again leads, and how many there are; None if only reading tells."""
+    if upstream.skip is None or reread.items == math.inf:
+        return None
+    return upstream.skip(reread.position, int(reread.items))
+
+
+def refused(pair: Pair, reason: str) -> StateMismatch:
+    return StateMismatch(f"a state cannot follow this change: {pair}; {cut(reason)}")
