@@ -202,15 +202,17 @@ def read_parquet(
             last one in any case. Of rows in order two are kept, where not all fit.
 
     Raises:
-        ArgumentError: A file has no such column, or two of one name, or one of a type whose
-            values the first file's doesn't have; it names both files.
-        RecordError: A file is no Parquet, or a row group is damaged.
+        ArgumentError: A file has no such column, or two of one name, one that is encrypted or has
+            a group without fields, or one of a type whose values the first file's doesn't
+            have; it names both files.
+        RecordError: A file is no Parquet, its footer is encrypted, or a row group is damaged.
 
     Resume:
         Decodes one row group again; with `local_shuffle`, up to a window of them.
 
     Memory:
-        `cache_bytes` of decoded row groups, or one of them if that is larger, in each process.
+        `cache_bytes` of decoded row groups, or one of them if that is larger, and some 64 MiB of
+        footers, in each process.
 
     >>> import lazyckpt as lz
     >>> from pyarrow import parquet, table
