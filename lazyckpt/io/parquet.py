@@ -156,6 +156,8 @@ class _ParquetRows(GroupedRows):
                 if _footer(file).is_encrypted and reader.num_row_groups:
                     try:
                         reader.read_row_group(0, columns=[name], use_threads=False)
+                        if name == (columns or known.names)[-1]:  # all of which some pyarrows lack
+                            reader.read_row_group(0, columns=columns, use_threads=False)
                     except OSError as error:
                         raise self._unreadable(file, name, f"is encrypted: {error}") from error
             return known if columns is None else _chosen(known, columns)

@@ -167,20 +167,19 @@ def test_columns_that_are_encrypted_are_an_error_where_the_file_is_opened() -> N
             lz.io.read_parquet(path, columns=columns)
     with pytest.raises(lz.ArgumentError, match=message.format("s.y")):
         lz.io.read_parquet(path, columns=["a", "s.y"])
-    expected = [{"a": np.int64(n), "s": {"x": 1}} for n in (1, 2)]
-    columns = ["a", "s.x"]
-    check_reader(lz.io.read_parquet(path, columns=columns), expected)
-    some = lz.io.read_parquet(path, columns=columns, filters=[("secret", ">", 9)])
+    expected = [{"a": np.int64(n)} for n in (1, 2)]
+    check_reader(lz.io.read_parquet(path, columns=["a"]), expected)
+    assert [*lz.io.read_parquet(path, columns=["s.x"])] == [{"s": {"x": 1}}] * 2
+    some = lz.io.read_parquet(path, columns=["a"], filters=[("secret", ">", 9)])
     assert [*some] == expected  # as what is encrypted leaves out no row group
     other = encrypted(column_keys={"k": ["a"]}, plaintext_footer=True)
     with pytest.raises(lz.ArgumentError, match=message.format("a")):
         lz.io.read_parquet([path, other], columns=["a"])
 
 
-@pytest.mark.parametrize("given", [{"column_keys": {"k": ["a"]}}, {"uniform_encryption": True}])
-def test_a_footer_that_is_encrypted_is_an_error(given: Any) -> None:
+def test_a_footer_that_is_encrypted_is_an_error() -> None:
     with pytest.raises(lz.io.RecordError, match=r"a\.parquet: Could not read encrypted metadata"):
-        lz.io.read_parquet(encrypted(**given), columns=["a"])
+        lz.io.read_parquet(encrypted(column_keys={"k": ["secret"]}), columns=["a"])
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
