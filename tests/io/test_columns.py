@@ -228,7 +228,8 @@ def test_tensors_are_arrays_of_their_shape() -> None:
 
 def test_pandas_is_not_needed() -> None:
     path = folder() / "a.parquet"
-    kinds = [kind for kind in [*NUMBERS, *OTHERS] if "view" not in str(kind)]
+    # of views and texts two each the oldest pyarrow makes no Parquet that it reads
+    kinds = [k for k in [*NUMBERS, *OTHERS] if "view" not in str(k) and "[2]" not in str(k)]
     found = {str(kind): pa.array([None], kind) for kind in kinds if kind != pa.float16()}
     found["numbers"] = pa.array([[1, 2]], pa.list_(pa.int16()))
     parquet.write_table(pa.table(found), path)
