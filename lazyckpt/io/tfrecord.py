@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression, ContentScan, Summed
+from lazyckpt.io.decompress import check_head
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
@@ -64,6 +65,8 @@ class RecordScan(ContentScan):
                 try:
                     at += _AROUND + _length(data[at - begin : at - begin + _HEADER.size])
                 except ValueError:
+                    if not at:
+                        check_head(file, None, data)
                     at = _NOWHERE
                 if at <= passed:
                     ends.append(at)
