@@ -361,7 +361,8 @@ class Tokens:
 
     def _numbers(self, row: Any) -> np.ndarray[Any, Any]:
         found = np.asarray(row)
-        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        is_whole = not isinstance(row, np.ma.MaskedArray)
+        if not is_whole or found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise TypeError("tokens must be ints in one dimension; make them some by map")
         limits = np.iinfo(self.dtype)
         bad = found[(found < limits.min) | (found > limits.max)] if found.size else found

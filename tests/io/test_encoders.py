@@ -120,6 +120,10 @@ def test_tokens_are_documents_or_rows(dtype: str) -> None:
         ("tokens", [[1]], "tokens must be ints in one dimension"),
         ("tokens", [0.5], "tokens must be ints in one dimension"),
         ("tokens", "text", "tokens must be ints in one dimension"),
+        ("tokens", np.ma.array([1, 2], mask=[0, 1]), "tokens must be ints in one dimension"),
+        ("tokens", [1, None], "tokens must be ints in one dimension"),
+        ("tokens", [True, False], "tokens must be ints in one dimension"),
+        ("tokens", [2**64], "tokens must be ints in one dimension"),
     ],
 )
 def test_a_row_that_does_not_fit_is_named(form: str, row: Any, message: str) -> None:
