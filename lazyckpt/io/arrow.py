@@ -16,12 +16,12 @@ from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
+from lazyckpt.io.file_object import FileObject
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, footer_sum, group_entries
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, storage_of
-from lazyckpt.io.stored_file import StoredFile
 
 _MAGIC = b"ARROW1"  # at both ends of a file; a stream has none
 
@@ -107,7 +107,7 @@ def _untyped(column: Any) -> Any:
 def _source(file: File) -> Any:
     """The bytes of a file: mapped into memory, if it is on this machine."""
     if not is_local(file.path):
-        return _arrow().PythonFile(StoredFile(file), mode="r")
+        return _arrow().PythonFile(FileObject(file), mode="r")
     check_unchanged(file)
     return _arrow().memory_map(file.path.removeprefix("file://"))
 

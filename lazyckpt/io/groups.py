@@ -17,7 +17,7 @@ from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index
-from lazyckpt.io.last_used import LastUsed
+from lazyckpt.io.lru_cache import LRUCache
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.schemas import common_type, schema_digest
 from lazyckpt.io.storage import File, optional_module, storage_of, unreadable
@@ -117,7 +117,7 @@ class GroupedRows(Rows[dict[str, Any]]):
         self._groups = [groups[groups[:, 1] > 0] for groups in found]
         self._types: dict[str, Any] = {}  # of columns that have several
         self._edges = [[0, *np.cumsum(groups[:, 1]).tolist()] for groups in self._groups]
-        self._cache = LastUsed[_Decoded](cache_bytes)
+        self._cache = LRUCache[_Decoded](cache_bytes)
         super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
         self.sums = index.sums.tolist()
 
@@ -301,4 +301,4 @@ class GroupedRows(Rows[dict[str, Any]]):
         return {**vars(self), "_cache": self._cache.most}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _cache=LastUsed(state["_cache"]))
+        vars(self).update(state, _cache=LRUCache(state["_cache"]))

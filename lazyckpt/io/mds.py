@@ -20,7 +20,7 @@ from lazyckpt.core.checks import brief, checked, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
-from lazyckpt.io.content import ContentScan, inferred
+from lazyckpt.io.content import ContentScan, infer_compression
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
@@ -190,7 +190,8 @@ class _SampleScan(ContentScan):
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         head, size, needed = b"", 0, 4  # bytes at the front, of all, and how many of them count
-        is_plain = inferred(file.path) == "none"  # others are read to the end, for their pieces
+        # others are read to the end, for their pieces
+        is_plain = infer_compression(file.path) == "none"
         for chunk in self.content(file).chunks(file):
             size += len(chunk)
             if len(head) < needed:

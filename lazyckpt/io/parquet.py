@@ -13,13 +13,13 @@ from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
+from lazyckpt.io.file_object import FileObject
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, footer_sum, group_entries
 from lazyckpt.io.index import Index
-from lazyckpt.io.numbers import hashed
+from lazyckpt.io.mapped_arrays import short_digest
 from lazyckpt.io.rows import decoding
 from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
-from lazyckpt.io.stored_file import StoredFile
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
 
@@ -88,7 +88,7 @@ def _metadata(file: File) -> Any:
 def _source(file: File) -> Any:
     """The bytes of a file: those of this machine read by pyarrow, into memory of its own."""
     if not is_local(file.path):
-        return _arrow().PythonFile(StoredFile(file), mode="r")
+        return _arrow().PythonFile(FileObject(file), mode="r")
     check_unchanged(file)  # it may be gone
     opened = _arrow().OSFile(file.path)
     check_unchanged(file)
@@ -113,7 +113,7 @@ class _ParquetRows(GroupedRows):
     @property
     def source_identity(self) -> dict[str, Any]:
         filters = self.arguments.get("filters")
-        more = {} if filters is None else {"filters": hashed(repr(_ordered(filters)))[:16]}
+        more = {} if filters is None else {"filters": short_digest(repr(_ordered(filters)))[:16]}
         return {**super().source_identity, **more}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Rows(Sequence[T]):
 
     - `files`: a listing by `lazyckpt.io.files`, or patterns for one, on any storage
     - `compression`: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name; else
-      "none", "gzip" or "zstd"
+      "none", "gzip", "zstd" or a `lazyckpt.io.Zstd`
     - `max_record_bytes`: a larger record is an error; nothing of it is read
     - `index_dir`: where indices are kept, with 8 bytes a row or less, for formats that don't say
       where rows begin; by default `LAZYCKPT_CACHE`, or the user's folder for caches

@@ -26,7 +26,7 @@ class _Place(Generic[T]):
         self.size = 0
 
 
-class LastUsed(Generic[T]):
+class LRUCache(Generic[T]):
     """Values by keys, those used last, of so many bytes in all; one in any case.
 
     One thread makes a value, and others wait for it. A forked process begins without any.
