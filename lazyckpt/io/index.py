@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Protocol
@@ -27,6 +26,7 @@ from lazyckpt.io.cache import (
 from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.mapped_arrays import (
+    SMALL,
     Uint64Array,
     array_length,
     map_array,
@@ -36,10 +36,10 @@ from lazyckpt.io.mapped_arrays import (
 )
 from lazyckpt.io.progress import progress_bar
 from lazyckpt.io.rows import RecordError
-from lazyckpt.io.storage import File, check_unchanged, relative_path
+from lazyckpt.io.storage import File, check_unchanged, open_limit, relative_path
 from lazyckpt.pipeline import run
 
-_MOST_MAPPED = 4096  # files whose entries are kept mapped
+_KEPT = 1 << 26  # bytes of entries that are kept in memory
 
 
 class Scan(Protocol):
@@ -71,7 +71,8 @@ class Index:
     Each file has its own entries, which are verified against its size and version, so that
     one which is added costs its own scan alone; a listing has the numbers of rows and the
     checksums of what was read, so that opening 10,000 files opens one. One process builds;
-    others wait for it.
+    others wait for it. In memory are 64 MiB of entries at most, in each process; what is larger
+    than 64 KiB of a file is mapped, a quarter as many files as the process may have open.
 
     Args:
         files: The files.
@@ -96,18 +97,23 @@ class Index:
     ) -> None:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
-        self._mapped: OrderedDict[int, Uint64Array] = OrderedDict()
+        self._kept: dict[int, Uint64Array] = {}
+        self._size = 0  # of what is kept
         executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
 
     def entries(self, number: int) -> Uint64Array:
-        """The entries of a file, mapped into memory; of several columns in rows."""
-        found = self._mapped.get(number)
-        if found is None:
-            found = self._mapped[number] = self._open(number)
-            if len(self._mapped) > _MOST_MAPPED:
-                self._mapped.popitem(last=False)
+        """The entries of a file; of several columns in rows."""
+        found = self._kept.get(number)
+        return self._keep(number) if found is None else found
+
+    def _keep(self, number: int) -> Uint64Array:
+        found = self._open(number)
+        if self._size + _cost(found) > _KEPT:  # as one that is used again is soon opened again
+            self._kept, self._size = {}, 0
+        self._kept[number] = found
+        self._size += _cost(found)
         return found
 
     def path(self, number: int) -> str:
@@ -133,6 +139,7 @@ class Index:
         return os.path.join(self.folder, f"{short_digest(*names)}.counts")
 
     def _open(self, number: int) -> Uint64Array:
+        """The entries of a file, mapped into memory; of several columns in rows."""
         found = map_array(self.path(number), self.scan.columns)
         if found is None:  # lost since, or damaged
             write_entries(self.scan, self.folder, self.files[number])
@@ -223,6 +230,11 @@ def index(
     """
     listed = as_files(files, "index")
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
+
+
+def _cost(entries: Uint64Array) -> int:
+    """What entries take of what may be kept: their bytes, or a place among what is mapped."""
+    return entries.nbytes if entries.nbytes <= SMALL else 4 * _KEPT // open_limit()
 
 
 def _scanned(scan: Scan, folder: str, file: File) -> PipelineError | None:
