@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan, Summed
+from lazyckpt.io.content import ChecksummedChunks, Compression, ContentScan
 from lazyckpt.io.decompress import check_head
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
@@ -54,7 +54,7 @@ class RecordScan(ContentScan):
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
-        chunks = Summed(self.content(file).chunks(file))
+        chunks = ChecksummedChunks(self.content(file).chunks(file))
         at = end = passed = 0  # where a record begins, the last one ends, and bytes that were read
         tail = b""
         for chunk in chunks:  # to its end: pieces are noted on the way
