@@ -74,6 +74,7 @@ _ODD: dict[str, list[tuple[Any, Any, Any]]] = {
         for kind in [*map(pa.timestamp, ("s", "ms", "us", "ns")), pa.timestamp("us", "UTC")]
     ],
     "dictionaries": [(pa.dictionary(pa.int32(), pa.string()), "a", "a")],
+    "views": [(pa.string_view(), "a", "a"), (pa.binary_view(), b"a", b"a")],
 }
 
 
