@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ class BlockCompressed:
 
     def __init__(self, kind: Kind, folder: str) -> None:
         self.kind, self.folder = kind, folder
-        self._bounds: OrderedDict[File, Numbers] = OrderedDict()
+        self.bounds = lru_cache(_MOST_KNOWN)(self.read_bounds)
         self.pieces = LastUsed[NDArray[np.uint8]](_KEPT)
 
     def chunks(self, file: File) -> Iterator[bytes]:
@@ -95,17 +94,8 @@ class BlockCompressed:
         name = seen_from(self.folder, file.path), str(file.size), file.version, repr(self.kind)
         return os.path.join(self.folder, f"{hashed(*name)}.pieces")
 
-    def bounds(self, file: File) -> Numbers:
-        """Return where pieces begin, in the file and in its content, and where the last ends."""
-        found = self._bounds.get(file)
-        if found is None:
-            found = self._bounds[file] = self.read_bounds(file)
-            if len(self._bounds) > _MOST_KNOWN:
-                self._bounds.popitem(last=False)
-        return found
-
     def read_bounds(self, file: File) -> Numbers:
-        """Return the same, as it was noted, or else read the file."""
+        """Return where pieces begin, in the file and in its content, and where the last ends."""
         found = self._noted(file)
         if found is None:  # removed since, or damaged
             with suppress(Damaged):

@@ -85,10 +85,11 @@ class CsvScan(ContentScan):
             found = self._plain_ends(text)
             if found is None:
                 break
-            ends, end = found
-            yield ends + passed
-            passed, text = passed + end, text[end:]
-        yield from self._parsed_ends(chain([text], chunks), passed)
+            yield found[0] + passed
+            passed, text = passed + found[1], text[found[1] :]
+        ends = self._parsed_ends(chain([text], chunks), passed)
+        while some := [*islice(ends, _FLUSH)]:
+            yield np.array(some, np.uint64)
 
     def _plain_ends(self, text: bytes) -> tuple[NDArray[np.int64], int] | None:
         """The ends of records that are lines, and of all lines; None if the csv module has to say.
@@ -108,38 +109,37 @@ class CsvScan(ContentScan):
         is_blank = (lengths == 1) | ((lengths == 2) & (values[ends - 2] == ord("\r")))
         return ends[~is_blank], size
 
-    def _parsed_ends(self, chunks: Iterator[bytes], passed: int) -> Iterator[NDArray[Any]]:
-        """The same, as the csv module has them; the end of the lines left out comes before."""
-        text = io.TextIOWrapper(
-            io.BufferedReader(ChunkStream(chunks), _FLUSH), "latin-1", newline=""
-        )
-        starts = [passed] if self.skip_lines and not self.has_header else []
+    def _parsed_ends(self, chunks: Iterator[bytes], passed: int) -> Iterator[int]:
+        """The ends as the csv module has them, after that of the lines that are left out."""
+        source = io.BufferedReader(ChunkStream(chunks), _FLUSH)
+        text = io.TextIOWrapper(source, "latin-1", newline="")
+        skipped = passed
 
         def lines() -> Iterator[str]:
-            nonlocal passed
+            nonlocal passed, skipped
             for number, line in enumerate(iter(partial(text.readline, MAX_RECORD), "")):
                 passed += len(line)
                 rest = line  # of a line that is larger nobody reads it
                 while len(rest) == MAX_RECORD and rest[-1] not in "\r\n":
                     rest = text.readline(MAX_RECORD)
                     passed += len(rest)
-                if number < self.skip_lines and starts:
-                    starts[0] = passed
+                skipped = passed if number < self.skip_lines else skipped
                 yield line
 
-        records, is_more = self.reader(lines()), True
-        while is_more:
+        records = self.reader(lines())
+        is_first = self.skip_lines > 0 and not self.has_header
+        while True:
             try:
-                for fields in records:
-                    if fields:
-                        starts.append(passed)
-                    if len(starts) >= _FLUSH:
-                        yield np.array(starts, np.uint64)
-                        starts = []
-                is_more = False
+                fields = next(records, None)
             except csv.Error:
-                starts.append(passed)
-        yield np.array(starts, np.uint64)
+                fields = [""]
+            if is_first:
+                yield skipped
+                is_first = False
+            if fields is None:
+                return
+            if fields:
+                yield passed
 
 
 class CsvRows(Records[dict[str, str]]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import hashlib
 import lzma
 import re
 import sys
@@ -78,7 +77,7 @@ def zstd_module() -> Any:
         raise missing(name, "zstd", "reading .zst") from error
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Zstd:
     """Options to decompress zstd files, for `compression=` of a reader.
 
@@ -90,7 +89,7 @@ class Zstd:
 
     >>> import lazyckpt as lz
     >>> lz.io.Zstd(max_window_log=31)
-    Zstd(max_window_log=31)
+    Zstd(max_window_log=31, dictionary=b'')
     """
 
     max_window_log: int = 27
@@ -99,13 +98,6 @@ class Zstd:
     def __post_init__(self) -> None:
         checked("Zstd", "max_window_log", self.max_window_log, at_least(10, 31))
         checked("Zstd", "dictionary", self.dictionary, _dictionary)
-
-    def __repr__(self) -> str:
-        given = f"max_window_log={self.max_window_log}"
-        if self.dictionary:
-            digest = hashlib.blake2b(self.dictionary, digest_size=8).hexdigest()
-            given += f", dictionary=<{len(self.dictionary):,} bytes, {digest}>"
-        return f"Zstd({given})"
 
     def decompressor(self) -> Decompressor:
         """Return a decompressor of one frame."""

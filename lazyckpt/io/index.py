@@ -139,6 +139,7 @@ class Index:
         return os.path.join(self.folder, f"{hashed(*names)}.counts")
 
     def _open(self, number: int) -> Numbers:
+        """The entries of a file, mapped into memory; of several columns in rows."""
         found = mapped_numbers(self.path(number), self.scan.columns)
         if found is None:  # lost since, or damaged
             write_entries(self.scan, self.folder, self.files[number])

@@ -61,22 +61,26 @@ class Rows(Sequence[T]):
 
     - `files`: a listing by `lazyckpt.io.files`, or patterns for one, on any storage
     - `compression`: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name; else
-      "none", "gzip" or "zstd"
+      "none", "gzip", "zstd", or options of `lazyckpt.io.Zstd`
     - `max_record_bytes`: a larger record is an error; nothing of it is read
     - `index_dir`: where indices are kept, with 8 bytes a row or less, for formats that don't say
-      where rows begin; by default `LAZYCKPT_CACHE`, or the user's folder for caches
+      where rows begin, and 2 % of a large gzip member; by default `LAZYCKPT_CACHE`, or the user's
+      folder for caches, where the indices that were used least recently are removed before one is
+      built, down to `LAZYCKPT_CACHE_BYTES` (16 GiB)
     - `executor`: who scans files, where there is no index yet
     - `progress`: whether to show a bar of tqdm meanwhile, where installed
 
     Raises:
-        ArgumentError: A file has no random access, such as `.xz`.
+        ArgumentError: A file has no random access, such as `.xz`, or by its first bytes a
+            different compression than its name says. Other files are indexed before.
         RecordError: A file is none of the format, or a record that is read is damaged, or larger
             than `max_record_bytes`. It names the file, and of a record its number and offset;
             `run(..., on_error="skip")` leaves the record out.
         SourceChanged: A file that is read changed since the listing.
         StorageError: A file can't be read, which no `on_error` leaves out.
-        PipelineError: The index can't be written, a compressed file is damaged, or a package is
-            missing.
+        PipelineError: The index can't be written, or a package is missing; or, when it is read,
+            the last row of a compressed file that is damaged, whose rows before the damaged gzip
+            member or zstd frame can be read, and of a file that is cut those up to 1 MiB before.
 
     State:
         The epoch and a count of rows; of the files their number and a digest: of their names

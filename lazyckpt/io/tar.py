@@ -8,6 +8,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,13 +60,9 @@ class SampleScan(ContentScan):
         if known is not None:
             yield known
             return
-        bounds: list[int] = []
-        for bound in self._bounds(file):
-            bounds.append(bound)
-            if len(bounds) >= _FLUSH:
-                yield np.array(bounds, np.uint64)
-                bounds.clear()
-        yield np.array(bounds, np.uint64)
+        bounds = self._bounds(file)
+        while some := [*islice(bounds, _FLUSH)]:
+            yield np.array(some, np.uint64)
 
     def _bounds(self, file: File) -> Iterator[int]:
         is_plain = self.compression == "none" or (

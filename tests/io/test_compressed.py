@@ -6,7 +6,6 @@ import bz2
 import gzip
 import json
 import lzma
-import re
 import sys
 import zlib
 from collections.abc import Callable
@@ -258,9 +257,7 @@ def test_zstd_of_long_windows_and_with_dictionaries_is_read(read: Callable[..., 
 
 def test_options_of_zstd_are_values() -> None:
     option = lz.io.Zstd(max_window_log=31, dictionary=b"12345678")
-    assert re.fullmatch(
-        r"Zstd\(max_window_log=31, dictionary=<8 bytes, [0-9a-f]{16}>\)", repr(option)
-    )
+    assert repr(option) == "Zstd(max_window_log=31, dictionary=b'12345678')"
     rows = lz.io.read_text(written([zstd.compress(b"a\n")], ".zst"), compression=option)
     check_reader(rows, ["a"])
     assert "compression=<Zstd>" in repr(rows)

@@ -32,13 +32,18 @@ def parsed(text: str, skip_lines: int = 0) -> list[list[str] | None]:
             found.append(None)
 
 
+@pytest.mark.parametrize("chunk", [3, 1 << 20])
 @pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "latin-1"])
-def test_records_are_those_of_the_csv_module_in_any_order(code: str) -> None:
+def test_records_are_those_of_the_csv_module_in_any_order(
+    code: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With quotes and byte order marks wherever they are."""
-    alphabet = 'ab,,""\n\r\n#é' + "\ufeff" * (code != "latin-1")
+    monkeypatch.setattr(csv_module, "CHUNK", chunk)
+    alphabet = ["a", ",", '"', "\n", "\r", "\r\n", "#", "é", "\0", "b,c\n" * 3]
+    alphabet += ["\ufeff"] * (code != "latin-1")
 
-    @settings(max_examples=max(100, settings.default.max_examples))
-    @given(st.text(st.sampled_from(alphabet), max_size=30), st.integers(0, 2))
+    @settings(max_examples=max(30, settings.default.max_examples))
+    @given(st.lists(st.sampled_from(alphabet), max_size=30).map("".join), st.integers(0, 2))
     @example('5",b\n1,"two\nlines"\n', 0)
     @example('a,"b\n1,2\n3,"4"\n', 0)
     @example("1,2\n\xff3,4\n", 0)
