@@ -151,11 +151,8 @@ class _ArrowRows(GroupedRows):
                 raise ArgumentError(
                     f"read_arrow: no column {name!r} in {file.path}, which has {known.names}"
                 )
-        return (
-            known
-            if self.columns is None
-            else _arrow().schema([field for field in known if field.name in self.columns])
-        )
+        is_all = self.columns is None
+        return _arrow().schema([each for each in known if is_all or each.name in self.columns])
 
     def decode(self, number: int, group: Group) -> Any:
         with self.opened(number) as (source, reader):

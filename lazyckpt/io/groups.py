@@ -69,14 +69,6 @@ class _Decoded(NamedTuple):
     error: RecordError | None = None
 
 
-def _size(table: Any) -> int:
-    """How many bytes a table takes."""
-    try:
-        return int(table.nbytes)
-    except TypeError:  # of views, in pyarrow 18
-        return int(table.get_total_buffer_size())
-
-
 def _stacked(
     values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None, is_text: bool
 ) -> Any:
@@ -212,17 +204,15 @@ class GroupedRows(Rows[dict[str, Any]]):
         start = self._begins[number] + record
         group, _ = self._place(start)
         stop = min(start + min(budget, _FEW), self._starts[group + 1])
-        return self._rows(self._parts(range(start, stop)))
+        ((columns, places),) = self._parts(range(start, stop))
+        return rows(columns, places)
 
     def _ascending(self, indices: Indices) -> list[dict[str, Any]]:
         parts = self._parts(indices)
         try:
-            return self._rows(parts)
+            return [each for columns, places in parts for each in rows(columns, places)]
         except Exception:  # of one row
             return [self[index] for index in indices]
-
-    def _rows(self, parts: Iterable[tuple[Columns, Indices]]) -> list[dict[str, Any]]:
-        return [each for columns, places in parts for each in rows(columns, places)]
 
     def read_stacked(self, indices: Indices) -> dict[str, Any]:
         """Rows as `stack` makes them a batch, column by column."""
@@ -278,7 +268,7 @@ class GroupedRows(Rows[dict[str, Any]]):
             number, *place = self._groups[group].tolist()
             try:
                 table = self._decoded(number, Group(*place))
-                return _Decoded(columns_of(table), _size(table))
+                return _Decoded(columns_of(table), table.get_total_buffer_size())
             except (SourceChanged, StorageError):
                 raise
             except Exception as error:

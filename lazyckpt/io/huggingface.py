@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from copy import copy
 from itertools import accumulate
@@ -42,7 +40,7 @@ _EXACT = {  # whose states are tested to be exact
     "RepeatExamplesIterable",
     "FormattedExamplesIterable",
 }
-_MOST_LIVE = 8  # streams that are open between steps
+_MOST_OPEN = 8  # streams that are open between steps
 
 
 class DatasetRows(Rows[Any]):
@@ -70,13 +68,8 @@ class DatasetRows(Rows[Any]):
     def locate(self, index: int) -> RowOrigin | None:  # type: ignore[override]
         """Where a row comes from: its file and number there; None for rows in memory."""
         _, row = self._find(index)
-        if self.dataset._indices is not None:
-            row = self.dataset._indices.column(0)[row].as_py()
-        number = bisect_right(self._edges, row) - 1
-        if number == len(self._edges) - 1:
-            return None
-        file = self.files[number]
-        return file.record_origin(row - self._edges[number])
+        (number,), (record,) = self.locate_many(np.array([row]))
+        return None if number < 0 else self.files[number].record_origin(int(record))
 
     def locate_many(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Where rows come from: the numbers of their files, -1 in memory, and theirs in these.
@@ -181,24 +174,6 @@ def _listed(paths: Sequence[str]) -> Files:
     return Files(storage_of(str(path)).stat(str(path)) for path in paths)
 
 
-class _Live:
-    """A stream that is being read."""
-
-    def __init__(self, dataset: Any, state: dict[str, Any] | None) -> None:
-        self.dataset = type(dataset)(
-            _apart(dataset._ex_iterable),
-            info=dataset.info,
-            split=dataset.split,
-            formatting=dataset._formatting,
-            distributed=dataset._distributed,
-            token_per_repo_id=dataset._token_per_repo_id,
-        )
-        self.dataset.set_epoch(int(dataset.epoch))
-        if state is not None:
-            self.dataset.load_state_dict(state)
-        self.items: Iterator[Any] = iter(self.dataset)
-
-
 def _apart(stream: Any) -> Any:
     """A stream whose stages, which have their states in them, are its own."""
     made = copy(stream)
@@ -209,20 +184,35 @@ def _apart(stream: Any) -> Any:
     return made
 
 
+def _opened(dataset: Any, state: dict[str, Any] | None) -> tuple[Any, Iterator[Any]]:
+    """A data set that reads for itself, and its examples from a state on."""
+    made = type(dataset)(
+        _apart(dataset._ex_iterable),
+        info=dataset.info,
+        split=dataset.split,
+        formatting=dataset._formatting,
+        distributed=dataset._distributed,
+        token_per_repo_id=dataset._token_per_repo_id,
+    )
+    made.set_epoch(int(dataset.epoch))
+    if state is not None:
+        made.load_state_dict(state)
+    return made, iter(made)
+
+
 class _Streaming:
     """The step of `unfold` through a data set. Streams stay open where they were left."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
-        self._live: OrderedDict[str, _Live] = OrderedDict()
+        self._open: dict[str, Any] = {}  # by their states
 
     def __call__(self, state: dict[str, Any] | None) -> tuple[dict[str, Any], Any] | None:
-        live = self._live.pop(json.dumps(state), None) or _Live(self.dataset, state)
-        for item in live.items:
-            after: dict[str, Any] = live.dataset.state_dict()
-            self._live[json.dumps(after)] = live
-            if len(self._live) > _MOST_LIVE:
-                self._live.popitem(last=False)
+        dataset, items = self._open.pop(json.dumps(state), None) or _opened(self.dataset, state)
+        for item in items:
+            after: dict[str, Any] = dataset.state_dict()
+            self._open = dict([*self._open.items()][1 - _MOST_OPEN :])
+            self._open[json.dumps(after)] = dataset, items
             return after, item
         return None
 

@@ -65,10 +65,6 @@ def _ordered(filters: Any) -> Any:
     return sorted(filters, key=repr) if isinstance(filters, (set, frozenset)) else filters
 
 
-def _arrow() -> Any:
-    return optional_module("pyarrow", "arrow", "read_parquet")
-
-
 def _parquet() -> Any:
     return optional_module("pyarrow.parquet", "arrow", "read_parquet")
 
@@ -123,12 +119,13 @@ def _group(file: File, footer: _Footer, number: int) -> Group:
 def _chosen(schema: Any, columns: Sequence[str]) -> Any:
     """Columns, of which some may be parts of a struct: as pyarrow reads them of an empty row."""
     tops = {name.partition(".")[0] for name in columns if name not in schema.names} | {*columns}
+    arrow = optional_module("pyarrow", "arrow", "read_parquet")
     fields = [field for field in schema if field.name in tops]
     if {*columns} <= {*schema.names}:
-        return _arrow().schema(fields)
-    nothing = [_arrow().nulls(1, field.type) for field in fields]
+        return arrow.schema(fields)
+    nothing = [arrow.nulls(1, field.type) for field in fields]
     file = io.BytesIO()
-    _parquet().write_table(_arrow().table(nothing, [field.name for field in fields]), file)
+    _parquet().write_table(arrow.table(nothing, [field.name for field in fields]), file)
     return _parquet().ParquetFile(file).read_row_group(0, columns=columns).schema
 
 
@@ -145,15 +142,15 @@ class _ParquetRows(GroupedRows):
 
     def schema(self, number: int) -> Any:
         file, columns = self.files[number], self.columns
-        with self.opened(number) as reader, decoding(file):
+        with decoding(file):
+            reader = self.open(file)
             known = reader.schema_arrow
             paths = [*known.names, *(column.path for column in reader.schema)]
-            for name in columns or ():
+            for name in columns or known.names:
                 if name not in paths and not any(each.startswith(f"{name}.") for each in paths):
                     raise ArgumentError(
                         f"read_parquet: no column {name!r} in {file.path}, which has {known.names}"
                     )
-            for name in columns or known.names:
                 if any(each.name == name and "struct<>" in str(each.type) for each in known):
                     raise self._unreadable(file, name, "has a group without fields")
                 if _footer(file).is_encrypted and reader.num_row_groups:
@@ -205,15 +202,17 @@ def read_parquet(
             last one in any case. Of rows in order two are kept, where not all fit.
 
     Raises:
-        ArgumentError: A file has no such column, or two of one name, or one of a type whose
-            values the first file's doesn't have; it names both files.
-        RecordError: A file is no Parquet, or a row group is damaged.
+        ArgumentError: A file has no such column, or two of one name, one that is encrypted or has
+            a group without fields, or one of a type whose values the first file's doesn't
+            have; it names both files.
+        RecordError: A file is no Parquet, its footer is encrypted, or a row group is damaged.
 
     Resume:
         Decodes one row group again; with `local_shuffle`, up to a window of them.
 
     Memory:
-        `cache_bytes` of decoded row groups, or one of them if that is larger, in each process.
+        `cache_bytes` of decoded row groups, or one of them if that is larger, and some 64 MiB of
+        footers, in each process.
 
     >>> import lazyckpt as lz
     >>> from pyarrow import parquet, table

@@ -102,7 +102,8 @@ class Rows(Sequence[T]):
         Yes.
 
     Memory:
-        Some 112 KiB of rows at a time, or one row if that is larger; of compressed files 64 MiB.
+        Some 112 KiB of rows at a time, or one row if that is larger; of compressed files 64 MiB;
+        and up to 64 MiB of where rows begin.
     """
 
     def __init__(
