@@ -10,7 +10,7 @@ from typing import Any
 
 from lazyckpt.core.checks import checked, function, optional, positive
 from lazyckpt.io.content import CHUNK, Compression, compression_check
-from lazyckpt.io.decompress import Zstd, check_head, compression_of, file_chunks, pieces
+from lazyckpt.io.decompress import Zstd, compression_of, pieces, plain_chunks
 from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.records import MAX_RECORD
 from lazyckpt.io.rows import RecordError
@@ -180,10 +180,6 @@ def _lines(file: File, compression: str | Zstd, most: int) -> Iterator[Any]:
 
 def _chunks(file: File, compression: str | Zstd) -> Iterator[bytes]:
     kind = compression_of(file.path) if compression == "infer" else compression
-    if kind not in (None, "none"):
-        yield from (made for made, _ in pieces(file, kind))
-        return
-    for number, chunk in enumerate(file_chunks(file, CHUNK)):
-        if not number:
-            check_head(file, None, chunk)
-        yield chunk
+    if kind in (None, "none"):
+        return plain_chunks(file, CHUNK)
+    return (made for made, _ in pieces(file, kind))
