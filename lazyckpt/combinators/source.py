@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 _END: Any = object()
-_OTHER = "its name, its size or what was read of it is another"
+_OTHER = "isn't the file that the state knows: its name, size or checksum differs"
+_NOT_FIRST = "the files that the state knows aren't the first ones of these"
 _OTHERS = "these data can't be compared with those that the state knows"
 
 
@@ -56,10 +57,12 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
     if not hasattr(data, "first_files") or "digest" not in known:
         raise Unfit(_OTHERS)
     first = data.first_files(known.get("files", known.get("length")))
-    if first is None or {**known, **first.source_identity, "length": len(first)} != known:
+    identity = {} if first is None else {**first.source_identity, "length": len(first)}
+    if first is None or {**known, **identity} != known:
+        if identity.get("digest") == known["digest"]:
+            raise Unfit(_OTHERS)
         path = None if first is None else first.changed_path(known["digest"])
-        what = "the files that the state knows aren't the first ones of these"
-        raise Unfit(what if path is None else f"{path} isn't what the state knows it as: {_OTHER}")
+        raise Unfit(_NOT_FIRST if path is None else f"{path} {_OTHER}")
     return {"data": first}
 
 

@@ -66,10 +66,10 @@ class _ArrayRecords(Rows[bytes]):
 
 
 def read_array_record(files: Any) -> Rows[bytes]:
-    """The records of ArrayRecord files, by number, as bytes.
+    """Read the records of ArrayRecord files, by number, as bytes.
 
-    What is in them is `map`'s to parse. Files written with `group_size:1`, as grain wants
-    them, have a record at once; others decompress a group of records for each.
+    Parse their content by `map`. Files written with `group_size:1`, as grain wants them, read one
+    record at a time; others decompress a group of records for each.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 

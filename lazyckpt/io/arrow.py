@@ -6,35 +6,20 @@ import os
 import zlib
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.columns import column_names
-from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, footer_sum, group_entries
-from lazyckpt.io.index import Index
+from lazyckpt.io.columns import TEXTS
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries, opened
 from lazyckpt.io.rows import RecordError, decoding
-from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, storage_of
+from lazyckpt.io.storage import File, is_local, optional_module, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
-_MAGIC = b"ARROW1"  # at both ends of a file; a stream has none
-
-
-class _Head(NamedTuple):
-    """What a file says before its record batches.
-
-    - `schema`: what its columns are
-    - `stop`: of a stream, the byte where that ends; 0 for a file, whose footer says it
-    """
-
-    schema: Any
-    stop: int
+_LONGEST_HEAD = 1 << 20  # bytes that may say what a record batch is
 
 
 class BatchScan:
@@ -49,17 +34,24 @@ class BatchScan:
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         with decoding(file):
-            head = _head(file)
-            found = self._messages(file, _source(file)) if head.stop else self._of_file(file)
-        yield group_entries(found, head.schema)
-        if not head.stop:
-            return footer_sum(file, magic=len(_MAGIC))
-        schema = storage_of(file.path).read(file, 0, head.stop)
-        return zlib.crc32(np.array(found, np.uint64).tobytes(), zlib.crc32(schema))
+            source, reader = _opened(file)
+            stop = source.tell()  # of a stream, where its schema ends
+            if not is_local(file.path):
+                source = _arrow().PythonFile(_Heads(file), mode="r")
+            found = self._found(file, source, reader)
+            yield group_entries(found, reader.schema)
+        storage = storage_of(file.path)
+        if not _is_file(reader):
+            schema = storage.read(file, 0, stop)
+            return zlib.crc32(np.array(found, np.uint64).tobytes(), zlib.crc32(schema))
+        end = file.size - 10  # behind which are the footer's length and the format's name
+        length = int.from_bytes(storage.read(file, end, end + 4), "little")
+        return zlib.crc32(storage.read(file, max(0, end - length), end))
 
-    def _of_file(self, file: File) -> list[Group]:
-        source = _source(file)
-        reader = _ipc().open_file(source)
+    def _found(self, file: File, source: Any, reader: Any) -> list[Group]:
+        if not _is_file(reader):
+            source.seek(0)
+            return self._messages(file, source)
         numbers = range(reader.num_record_batches)
         source.seek(8)
         with suppress(Exception):  # of one that has more between its record batches
@@ -89,6 +81,17 @@ class BatchScan:
                 )
 
 
+class _Heads(StoredFile):
+    """A file elsewhere, of which only what says what comes is fetched, and zeros for the rest."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or size < _LONGEST_HEAD:
+            return super().read(size)
+        count = min(size, max(0, self._file.size - self.tell()))
+        self.seek(count, 1)
+        return bytes(count)
+
+
 def _arrow() -> Any:
     return optional_module("pyarrow", "arrow", "read_arrow")
 
@@ -99,76 +102,73 @@ def _ipc() -> Any:
 
 def _untyped(column: Any) -> Any:
     """A column, where it is of texts as bytes, of which each row is looked at for itself."""
-    plain = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
-    kind = plain.get(str(column.type))
-    return column if kind is None else column.view(getattr(_arrow(), kind)())
+    kind = str(column.type)
+    return column.view(kind.replace("string", "binary")) if kind in TEXTS else column
 
 
-def _source(file: File) -> Any:
-    """The bytes of a file: mapped into memory, if it is on this machine."""
-    if not is_local(file.path):
-        return _arrow().PythonFile(StoredFile(file), mode="r")
-    check_unchanged(file)
-    return _arrow().memory_map(file.path.removeprefix("file://"))
-
-
-@lru_cache(maxsize=64)
-def _head(file: File) -> _Head:
-    ends = [(0, min(8, file.size)), (max(0, file.size - len(_MAGIC)), file.size)]
-    first, last = storage_of(file.path).read_ranges(file, ends)
-    is_file = first.startswith(_MAGIC)
-    if first.startswith(b"FEA1"):
-        raise RecordError(f"{file.path}: it is of Feather's version 1, which pyarrow.feather reads")
-    if not file.size or (is_file and last != _MAGIC):
-        raise RecordError(f"{file.path}: it is {'cut' if file.size else 'empty'}")
-    source = _source(file)
+def _opened(file: File, columns: Sequence[str] | None = None) -> tuple[Any, Any]:
+    """The bytes of a file, mapped into memory if it is on this machine, and what reads them."""
+    if not file.size:
+        raise RecordError(f"{file.path}: it is empty")
+    source = opened(file, is_mapped=True)
     with decoding(file):
-        if is_file:
-            return _Head(_ipc().open_file(source).schema, 0)
-        return _Head(_ipc().open_stream(source).schema, source.tell())
+        magic = source.read(6)
+        if magic.startswith(b"FEA1"):
+            raise RecordError(
+                f"{file.path}: it is of Feather's version 1, which pyarrow.feather reads"
+            )
+        source.seek(0)
+        make = _ipc().open_file if magic == b"ARROW1" else _ipc().open_stream
+        reader = make(source)
+        if columns is None:
+            return source, reader
+        places = [n for n, name in enumerate(reader.schema.names) if name in columns]
+        source.seek(0)
+        return source, make(source, options=_ipc().IpcReadOptions(included_fields=places))
+
+
+def _is_file(reader: Any) -> bool:
+    """Whether a footer says where record batches are."""
+    return hasattr(reader, "get_batch")
 
 
 class _ArrowRows(GroupedRows):
-    def __init__(self, files: Files, index: Index, columns: list[str] | None, cache: int) -> None:
-        known = _head(files[0]).schema.names
-        for name in columns or ():
-            if name not in known:
-                raise ArgumentError(
-                    f"read_arrow: no column {name!r} in {files[0].path}, which has {known}"
-                )
-        self._names = known if columns is None else [name for name in known if name in columns]
-        given = {} if columns is None else {"columns": columns}
+    def __init__(self, *args: Any, **given: Any) -> None:
         self._checked: set[tuple[int, int]] = set()  # record batches that are as they should be
-        super().__init__("read_arrow", files, index, cache, given)
-        self.unify(self._names)
+        super().__init__(*args, **given)
+
+    def open(self, file: File) -> Any:
+        source, reader = _opened(file, self.columns)
+        if not _is_file(reader) and "dictionary<" in str(reader.schema):
+            reader.read_next_batch()  # before which dictionaries are
+        return source, reader
 
     def schema(self, number: int) -> Any:
-        return _head(self.files[number]).schema
-
-    def _batch(self, number: int, group: Group, head: _Head) -> Any:
         file = self.files[number]
-        source = _source(file)
-        if not head.stop:
-            return _ipc().open_file(source).get_batch(group.number)
-        if "dictionary<" not in str(head.schema):
-            source.seek(group.start)
-            return _ipc().read_record_batch(_ipc().read_message(source), head.schema)
-        first = Group(*self.row_index.entries(number)[0].tolist())  # before which dictionaries are
-        ranges = [(0, first.stop), (group.start, group.stop)][: 1 + (group.number > 0)]
-        content = b"".join(storage_of(file.path).read_ranges(file, ranges))
-        return list(_ipc().open_stream(content))[-1]
+        known = _opened(file)[1].schema
+        for name in self.columns or ():
+            if name not in known.names:
+                raise ArgumentError(
+                    f"read_arrow: no column {name!r} in {file.path}, which has {known.names}"
+                )
+        return (
+            known
+            if self.columns is None
+            else _arrow().schema([field for field in known if field.name in self.columns])
+        )
 
     def decode(self, number: int, group: Group) -> Any:
-        file = self.files[number]
-        head = _head(file)
-        batch = self._batch(number, group, head)
-        if batch.num_rows != group.size:
-            raise ValueError(f"it has {batch.num_rows:,} rows, and its index {group.size:,}")
+        with self.opened(number) as (source, reader):
+            if _is_file(reader):
+                batch = reader.get_batch(group.number)
+            else:
+                source.seek(group.start)
+                batch = reader.read_next_batch()
         if (number, group.number) not in self._checked:
             for column in batch.columns:
                 _untyped(column).validate(full=True)  # what is mapped may be anything
             self._checked.add((number, group.number))
-        return batch.select(self._names)
+        return batch
 
 
 def read_arrow(
@@ -215,10 +215,13 @@ def read_arrow(
     ...     len(rows), list(rows | lz.batch(2, collate=lz.stack))
     (3, [{'x': array([1, 2])}, {'x': array([3])}])
     """
-    _ipc()
-    listed = as_files(files, "read_arrow")
-    names = checked("read_arrow", "columns", columns, optional(column_names))
-    cache = checked("read_arrow", "cache_bytes", cache_bytes, natural)
-    shows = checked("read_arrow", "progress", progress, boolean)
-    index = Index(listed, BatchScan(), index_dir, executor=executor, progress=shows)
-    return _ArrowRows(listed, index, names, cache)
+    return _ArrowRows(
+        "read_arrow",
+        files,
+        BatchScan(),
+        columns=columns,
+        cache_bytes=cache_bytes,
+        index_dir=index_dir,
+        executor=executor,
+        progress=progress,
+    )

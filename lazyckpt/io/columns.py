@@ -14,12 +14,8 @@ from lazyckpt.core.checks import Unfit
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.io.storage import optional_module
 
-_NUMBERS = {  # types of pyarrow, whose own to_pandas_dtype needs pandas before its version 26
-    "bool": "bool", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
-    "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
-    "halffloat": "float16", "float": "float32", "double": "float64",
-}  # fmt: skip
-_TEXTS = {"string", "large_string", "string_view"}  # types of pyarrow
+_LISTS = "list", "large_list", "list_view", "large_list_view"
+TEXTS = {"string", "large_string", "string_view"}  # types of pyarrow
 
 
 class Column(NamedTuple):
@@ -68,102 +64,118 @@ def _row_of(names: tuple[str, ...]) -> Callable[..., dict[str, Any]]:
 
 
 def _column(values: Any) -> Column:
-    if getattr(values, "num_chunks", 0) == 1:
-        values = values.chunk(0)  # which copies nothing
-    elif hasattr(values, "combine_chunks"):
-        values = values.combine_chunks()
-    if not hasattr(values, "chunks"):  # it may be more than one array holds
-        if str(values.type).startswith("run_end_encoded<"):
-            compute = optional_module("pyarrow.compute", "arrow", "run-end encoding")
-            values = compute.run_end_decode(values)
-        if _is_number(values.type):
-            return _with_missing(_filled(values), values)
-        if "arrow.fixed_shape_tensor[" in str(values.type):
-            return _with_missing(_tensors(values), values)
-        if hasattr(values, "values") and _is_number(getattr(values.type, "value_type", None)):
-            return _arrays(values)
+    arrow = optional_module("pyarrow", "arrow", "reading tables")
+    if isinstance(values, arrow.ChunkedArray):
+        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if isinstance(values, arrow.ChunkedArray):  # more than one array holds
+        return _objects(values)
+    if _is(values.type, "run_end_encoded"):
+        places = np.arange(values.offset, values.offset + len(values))
+        values = values.values.take(np.searchsorted(values.run_ends, places, side="right"))
+    if _is_number(values.type):
+        return _of_array(values, _numbers(values), _is_missing(values))
+    if isinstance(values.type, arrow.FixedShapeTensorType):
+        return _tensors(values, values.storage, values.type)
+    if _is(values.type, "fixed_size_list"):
+        return _tensors(values, values, None)
+    if _is(values.type, *_LISTS) and _is_number(values.type.value_type):
+        return _lists(values)
     return _objects(values)
 
 
+def _is(kind: Any, *names: str) -> bool:
+    types = optional_module("pyarrow.types", "arrow", "reading tables")
+    return any(getattr(types, f"is_{name}")(kind) for name in names)
+
+
 def _is_number(kind: Any) -> bool:
-    return str(kind) in _NUMBERS
+    return _is(kind, "integer", "floating", "boolean")
 
 
-def _with_missing(found: NDArray[Any], values: Any) -> Column:
-    """A column of an array, which has anything for what is missing."""
-    if not values.null_count:
-        return Column(found.__getitem__, partial(picked, found))
-    is_missing = values.is_null().to_numpy(zero_copy_only=False)
-
-    def get(place: int) -> Any:
-        return None if is_missing[place] else found[place]
-
-    return Column(get, lambda places: _each(get, places, found, is_missing))
-
-
-def _tensors(values: Any) -> NDArray[Any]:
-    """Tensors of one shape as an array of one dimension more, with 0 for what is missing."""
-    whole = type(values).from_storage(values.type, values.storage.drop_null()).to_numpy_ndarray()
-    found = np.zeros((len(values), *whole.shape[1:]), whole.dtype)
-    found[values.is_valid().to_numpy(zero_copy_only=False)] = whole
-    return found
-
-
-def _filled(values: Any) -> NDArray[Any]:
+def _numbers(values: Any) -> NDArray[Any]:
     """Numbers as an array, with anything for what is missing."""
-    zero = np.dtype(_NUMBERS[str(values.type)]).type(0).item()
-    if values.null_count and not isinstance(zero, float):  # of which pyarrow makes NaN
-        values = values.fill_null(zero)
+    if values.null_count and not _is(values.type, "floating"):  # of which pyarrow makes NaN
+        values = values.fill_null(False if _is(values.type, "boolean") else 0)
     found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return found
 
 
-def _each(
-    get: Callable[[int], Any], places: Indices, found: NDArray[Any], is_missing: NDArray[np.bool_]
-) -> NDArray[Any] | list[Any]:
-    """Numbers as an array, where none of these is missing."""
-    chosen = as_array(places)
-    return list(map(get, chosen.tolist())) if is_missing[chosen].any() else found[chosen]
+def _is_missing(values: Any) -> NDArray[np.bool_] | None:
+    """Which values are missing; None where none is."""
+    if not values.null_count:
+        return None
+    found: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
+    return found
 
 
-def _arrays(values: Any) -> Column:
-    inner = values.values
-    found = _filled(inner)
-    width = getattr(values.type, "list_size", None)
-    if width is not None:
-        bounds = (np.arange(len(values) + 1) + values.offset) * width
-        starts, ends = bounds[:-1], bounds[1:]
-    elif hasattr(values, "sizes"):  # of views, which may stand anywhere
-        starts = values.offsets.to_numpy()
-        ends = starts + values.sizes.to_numpy()
-    else:
-        bounds = values.offsets.to_numpy()
-        starts, ends = bounds[:-1], bounds[1:]
-    is_missing = values.is_null().to_numpy(zero_copy_only=False)
-    holes = np.zeros(len(found) + 1, np.int64)
-    if inner.null_count:
-        np.cumsum(inner.is_null().to_numpy(zero_copy_only=False), out=holes[1:])
-    is_odd = is_missing | (holes[ends] > holes[starts])
+def _of_array(values: Any, found: NDArray[Any], is_odd: NDArray[np.bool_] | None) -> Column:
+    """A column of what an array has, but for odd values."""
+    plain = found.__getitem__ if found.ndim == 1 else lambda place: found[place].copy()
+    if is_odd is None:
+        return Column(plain, partial(picked, found))
 
     def get(place: int) -> Any:
-        if is_odd[place]:
+        return values[place].as_py() if is_odd[place] else plain(place)
+
+    def take(places: Indices) -> NDArray[Any] | list[Any]:
+        chosen = as_array(places)
+        return list(map(get, chosen.tolist())) if is_odd[chosen].any() else found[chosen]
+
+    return Column(get, take)
+
+
+def _tensors(values: Any, storage: Any, kind: Any) -> Column:
+    """Lists of one size, or tensors of one shape, as an array of more dimensions."""
+    count, width = len(values), storage.type.list_size
+    inner = storage.values.slice(storage.offset * width, count * width)
+    if not _is_number(inner.type):
+        return _objects(values)
+    shape = [width] if kind is None else kind.shape
+    axes = (kind and kind.permutation) or range(len(shape))
+    found = _numbers(inner).reshape(count, *shape).transpose(0, *(1 + axis for axis in axes))
+    is_odd = np.zeros(count, bool)
+    for missing in (_is_missing(values), _is_missing(inner)):
+        if missing is not None:
+            is_odd |= missing.reshape(count, -1).any(axis=1)
+    return _of_array(values, found, is_odd if is_odd.any() else None)
+
+
+def _lists(values: Any) -> Column:
+    """Lists of numbers, an array each."""
+    inner = values.values
+    found, is_missing, holes = _numbers(inner), _is_missing(values), _is_missing(inner)
+    starts = values.offsets.to_numpy()
+    if hasattr(values, "sizes"):  # of views, which may stand anywhere
+        ends = starts + values.sizes.to_numpy()
+    else:
+        starts, ends = starts[:-1], starts[1:]
+
+    def get(place: int) -> Any:
+        start, end = starts[place], ends[place]
+        if is_missing is not None and is_missing[place]:
+            return None
+        if holes is not None and holes[start:end].any():
             return values[place].as_py()
-        return found[starts[place] : ends[place]].copy()
+        return found[start:end].copy()
 
     return Column(get, lambda places: [get(place) for place in as_array(places).tolist()])
 
 
 def _objects(values: Any) -> Column:
+    def get(place: int) -> Any:
+        return values[place].as_py()
+
     def take(places: Indices) -> list[Any]:
         if isinstance(places, range) and places.step == 1:
-            some = values.slice(places.start, len(places))
-        else:
-            some = values.take(as_array(places))
-        found: list[Any] = some.to_pylist()
-        return found
+            return list(values.slice(places.start, len(places)).to_pylist())
+        chosen = as_array(places)
+        try:
+            return list(values.take(chosen).to_pylist())
+        except NotImplementedError:  # of views, for one
+            return list(map(get, chosen.tolist()))
 
-    is_text = str(values.type) in _TEXTS and not values.null_count
-    return Column(lambda place: values[place].as_py(), take, is_text)
+    is_text = str(values.type) in TEXTS and not values.null_count
+    return Column(get, take, is_text)
 
 
 def joined(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any]:

@@ -58,29 +58,34 @@ def convert(
     on_error: Literal["raise", "skip"] = "raise",
     progress: bool = False,
 ) -> Files:
-    """Write the items of a pipeline to files of so many rows each, which readers read again.
+    """Write a pipeline's items to files of `rows_per_file` rows each, for readers of `lazyckpt.io`.
 
-    Files are whole or not there. After each, the state of the pipeline is kept beside them: called
-    again after a kill, or after an error, it goes on behind the last file, and the files
-    become, byte for byte, those of a conversion that nothing has disturbed. At the end there
-    is a `listing.json` of all files, with the numbers of their rows and bytes and their SHA-256.
+    Files appear whole or not at all. After each file the pipeline's state is saved next to it: if
+    `convert` is called again after a kill or an error, it continues after the last file, and all
+    files are, byte for byte, those of an undisturbed conversion. At the end, `listing.json` lists
+    the files with their rows, bytes and SHA-256.
+
+    Rows are read back and compared: a value that would come back as a different one is an error.
+    Tuples and arrays may come back as lists, NumPy's scalars as Python's, a key that a dict lacks
+    as None, and bytes for a str in a tar.
 
     Args:
-        pipeline: What gives the rows, an epoch of it; also a reader.
-        folder: Where the files go, on this machine: new, empty, or that of a conversion
-            which has begun.
+        pipeline: The rows: one epoch of a pipeline, or a reader.
+        folder: Where the files go, on this machine: new, empty, or that of an unfinished
+            conversion.
         format: "parquet", of dicts, in row groups of some MiB; or "jsonl.zst", in zstd's
-            seekable format, of frames of some MiB; or "tar", samples as WebDataset has them, a
-            dict of bytes and texts as members by its `__key__` or its number, anything else as
-            a `.json`; or "tokens", sequences of ints in one `.bin`, with Megatron's `.idx`
-            of where rows begin. Texts are a column `text`, and members `.txt`.
-        rows_per_file: How many rows a file has; the last one may have fewer.
+            seekable format, in frames of about 1 MiB; or "tar", samples as WebDataset has them: a
+            dict of bytes and strings has a member for each, named by its `__key__` or its number,
+            and anything else is a `.json`; or "tokens", sequences of ints in one `.bin`, with
+            Megatron's `.idx` of where rows begin. A string is a column `text`, or a member `.txt`.
+        rows_per_file: Number of rows per file; the last file may have fewer.
         dtype: The type of tokens: an integer one that Megatron knows, such as "int32".
-        schema: The columns of Parquet and their types, a `pyarrow.Schema`; by default those of
-            the rows of the first file, with a type from a later one where the first has only None.
-        executor: Who makes the items.
+        schema: The columns of Parquet and their types, a `pyarrow.Schema`. By default they are
+            those of the first file; a later file may widen a type if that loses nothing, such as
+            of a column that had only None.
+        executor: How items are computed.
         on_error: As of `run`.
-        progress: Whether to show a bar of tqdm, where installed.
+        progress: If True, show a bar of tqdm, if that is installed.
 
     Returns:
         A listing of the files.
@@ -90,8 +95,9 @@ def convert(
             arguments; the pipeline is endless.
         StateMismatch: The folder holds a conversion of another pipeline, or of files that
             have changed since.
-        PipelineError: A row can't be written in the format, or would be read as another one;
-            it names row and column. Or another process converts into the folder.
+        PipelineError: A row can't be written in the format, or would be read back as a different
+            one; the message names row and column. Or another process converts into the folder.
+        StorageError: The folder has no room left.
 
     >>> import lazyckpt as lz
     >>> from tempfile import TemporaryDirectory

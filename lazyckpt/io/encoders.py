@@ -23,7 +23,6 @@ from lazyckpt.io.decompress import zstd_module
 from lazyckpt.io.schemas import common_type
 from lazyckpt.io.storage import optional_module
 from lazyckpt.io.tar import split_name
-from lazyckpt.io.text import json_loads
 from lazyckpt.io.tokens import megatron_index
 
 FRAME = 1 << 20  # bytes of rows in a frame of zstd, as long as none is longer
@@ -65,10 +64,16 @@ def to_json(row: Any) -> bytes:
         row, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
     )
     content = f"{text}\n".encode()
-    found = json_loads()(content)
+    found = json.loads(content, parse_int=_json_int)
     if not _is_same(row, found):
         raise ValueError(f"it would be read as {brief(found)}; make it JSON by map")
     return content
+
+
+def _json_int(text: str) -> int | float:
+    """An int as any reader has it, of which some know 64 bits alone."""
+    value = int(text)
+    return value if -(1 << 63) <= value < 1 << 64 else float(value)
 
 
 def _plain(value: Any) -> Any:

@@ -1,29 +1,33 @@
-"""Rows that are decoded many at once: a bounded number of decoded groups is kept."""
+"""Rows of tables, decoded many at once: a bounded number of decoded groups is kept."""
 
 from __future__ import annotations
 
-import zlib
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
+from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
-from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
-from lazyckpt.io.files import Files
-from lazyckpt.io.index import Index
+from lazyckpt.executors.executor import Executor
+from lazyckpt.io.columns import Columns, column_names, columns_of, joined, row, rows
+from lazyckpt.io.files import as_files
+from lazyckpt.io.index import Index, Scan
 from lazyckpt.io.last_used import LastUsed
-from lazyckpt.io.rows import RecordError, Rows
-from lazyckpt.io.schemas import common_type, schema_digest
-from lazyckpt.io.storage import File, optional_module, storage_of, unreadable
+from lazyckpt.io.rows import RecordError, Rows, shifted
+from lazyckpt.io.schemas import common_type, flaw_of, schema_digest
+from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, unreadable
+from lazyckpt.io.stored_file import StoredFile
 
 CACHE_BYTES = 1 << 28
 
+_OF_DAMAGE = ValueError, OSError, NotImplementedError  # as pyarrow raises them
 _FEW = 256  # rows of a group that are made at once, in order
 
 
@@ -41,16 +45,20 @@ class Group(NamedTuple):
     stop: int
 
 
-def group_entries(groups: Sequence[Group], schema: Any) -> NDArray[np.uint64]:
+def group_entries(groups: Sequence[Group], schema: Any, more: str = "") -> NDArray[np.uint64]:
     """What an index has of a file: its groups, and behind them a digest of its schema."""
-    return np.array([*groups, Group(0, 0, schema_digest(schema), 0)], np.uint64)
+    return np.array([*groups, Group(0, 0, schema_digest(schema, more), 0)], np.uint64)
 
 
-def footer_sum(file: File, magic: int) -> int:
-    """The checksum of a footer; its length stands before it, and `magic` bytes behind that."""
-    storage, end = storage_of(file.path), file.size - magic - 4
-    length = int.from_bytes(storage.read(file, end, end + 4), "little")
-    return zlib.crc32(storage.read(file, max(0, end - length), end))
+def opened(file: File, *, is_mapped: bool = False) -> Any:
+    """The bytes of a file, as pyarrow has files; mapped, or read into memory of its own."""
+    arrow = optional_module("pyarrow", "arrow", "reading tables")
+    if not is_local(file.path):
+        return arrow.PythonFile(StoredFile(file), mode="r")
+    check_unchanged(file)  # it may be gone
+    found = (arrow.memory_map if is_mapped else arrow.OSFile)(file.path)
+    check_unchanged(file)
+    return found
 
 
 class _Decoded(NamedTuple):
@@ -80,225 +88,219 @@ def _stacked(
     return values if is_text or {*map(type, values)} <= {str} else stack(values)
 
 
-def _stacked_parts(
-    parts: Sequence[tuple[Columns, Indices]], places: NDArray[np.int64] | None
-) -> dict[str, Any]:
-    """A batch of some rows of each group, in the order of `places`."""
-    found = {}
-    for name in parts[0][0]:
-        taken = [columns[name].take(some) for columns, some in parts]
-        is_text = all(columns[name].is_text for columns, _ in parts)
-        found[name] = _stacked(joined(taken) if len(taken) > 1 else taken[0], places, is_text)
-    return found
-
-
 class GroupedRows(Rows[dict[str, Any]]):
     """Rows as dicts, of files whose rows are decoded in groups. A subclass decodes one.
 
     Args:
         reader: The reader's name.
-        files: The files.
-        index: Of each file its groups: number, rows, and where it starts and stops.
+        files: The files, or patterns for them.
+        scan: What finds of each file its groups: number, rows, and where it starts and stops.
+        columns: The columns to read, by name; None for all.
         cache_bytes: How many bytes of decoded groups are kept.
+        index_dir, executor, progress: As of `Index`.
         arguments: As of `Rows`.
     """
 
     def __init__(
         self,
         reader: str,
-        files: Files,
-        index: Index,
+        files: Any,
+        scan: Scan,
+        *,
+        columns: Sequence[str] | None,
         cache_bytes: int,
-        arguments: Mapping[str, Any],
+        index_dir: str | os.PathLike[str] | None,
+        executor: Executor | None,
+        progress: bool,
+        **arguments: Any,
     ) -> None:
-        self.row_index = index
-        found = [index.entries(n).reshape(-1, 4).astype(np.int64) for n in range(len(files))]
-        self._digests = [int(groups[-1, 2]) if len(groups) else 0 for groups in found]
-        self._groups = [groups[groups[:, 1] > 0] for groups in found]
-        self._types: dict[str, Any] = {}  # of columns that have several
-        self._edges = [[0, *np.cumsum(groups[:, 1]).tolist()] for groups in self._groups]
-        self._cache = LastUsed[_Decoded](cache_bytes)
-        super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
-        self.sums = index.sums.tolist()
+        optional_module("pyarrow", "arrow", reader)
+        listed = as_files(files, reader)
+        self.columns = checked(reader, "columns", columns, optional(column_names))
+        self._cache = LastUsed[_Decoded](checked(reader, "cache_bytes", cache_bytes, natural))
+        shows = checked(reader, "progress", progress, boolean)
+        self.row_index = Index(listed, scan, index_dir, executor=executor, progress=shows)
+        given = {"columns": self.columns, **arguments}
+        given = {name: value for name, value in given.items() if value is not None}
+        found = [self.row_index.entries(n).astype(np.int64) for n in range(len(listed))]
+        super().__init__(reader, listed, [int(each[:, 1].sum()) for each in found], given)
+        self.sums = self.row_index.sums.tolist()
+        groups = np.concatenate([np.insert(each, 0, n, axis=1) for n, each in enumerate(found)])
+        self._groups = groups[groups[:, 2] > 0]  # file, number, size, start, stop
+        self._starts = [0, *np.cumsum(self._groups[:, 2]).tolist()]  # of groups, among all rows
+        self._readers: dict[int, Any] = {}  # of the file read last
+        firsts = {int(found[n][-1, 2]): n for n in reversed(range(len(listed)))}
+        self._types, self._schema = self._unified(sorted(firsts.values()))
+
+    def open(self, file: File) -> Any:
+        """What reads groups of a file."""
+        raise NotImplementedError
 
     def decode(self, number: int, group: Group) -> Any:
         """The table of a group of file `number`, as pyarrow has it."""
         raise NotImplementedError
 
     def schema(self, number: int) -> Any:
-        """The columns of file `number`, as pyarrow has it."""
+        """The columns that are read of file `number`, as pyarrow has them."""
         raise NotImplementedError
 
-    def unify(self, names: Sequence[str]) -> None:
-        """Find the types that columns have in all files; an error names two that don't fit."""
-        firsts: dict[int, int] = {}
-        for number, digest in enumerate(self._digests):
-            firsts.setdefault(digest, number)
+    @contextmanager
+    def opened(self, number: int) -> Iterator[Any]:
+        """What reads groups of file `number`: open already, if that was read last."""
+        reader = self._readers.pop(number, None)  # which no other thread has meanwhile
+        if reader is None:
+            reader = self.open(self.files[number])
+        elif is_local(self.files[number].path):
+            check_unchanged(self.files[number])
+        yield reader
+        self._readers = {number: reader}
+
+    def _unified(self, firsts: Iterable[int]) -> tuple[dict[str, Any], Any]:
+        """The types that columns have in all files, and a schema of them where they differ.
+
+        An error names two files that don't fit.
+        """
         types: dict[str, Any] = {}
-        for number in firsts.values():
-            schema, path = self.schema(number), self.files[number].path
-            for name in names:
+        is_one, first = True, self.files[0].path
+        schemas = {number: self.schema(number) for number in firsts}
+        for number, schema in schemas.items():
+            path = self.files[number].path
+            for name in list(types) or dict.fromkeys(schema.names):
                 if (count := schema.names.count(name)) != 1:
                     reason = f"has {count} columns {name!r}" if count else f"has no column {name!r}"
-                    where = f", which {self.files[0].path} has" if number else ""
+                    where = f", which {first} has" if number else ""
                     raise ArgumentError(f"{self.reader}: {path} {reason}{where}")
                 kind = schema.field(name).type
+                if (flaw := flaw_of(kind)) is not None:
+                    raise ArgumentError(f"{self.reader}: {name!r} of {path} has {flaw}")
                 known = types.setdefault(name, kind)
-                if (found := common_type(known, kind)) is None:
+                if (common := common_type(known, kind)) is None:
                     raise ArgumentError(
                         f"{self.reader}: {name!r} is {kind} in {path}, where files before, such as "
-                        f"{self.files[0].path}, have {known}; convert one of them, or read them "
-                        "apart"
+                        f"{first}, have {known}; convert one of them, or read them apart"
                     )
-                if found != known or found != kind:
-                    types[name] = self._types[name] = found
-
-    def _cast(self, table: Any) -> Any:
-        """A table, with the types that its columns have in all files."""
-        if not self._types:
-            return table
-        fields = [
-            field.with_type(self._types.get(field.name, field.type)).with_nullable(True)
-            for field in table.schema
-        ]
-        return table.cast(optional_module("pyarrow", "arrow", self.reader).schema(fields))
+                is_one &= common == known == kind
+                types[name] = common
+        if is_one:
+            return types, None
+        arrow = optional_module("pyarrow", "arrow", self.reader)
+        common = arrow.schema(list(types.items()))
+        for number, schema in schemas.items():
+            try:
+                schema.empty_table().select(list(types)).cast(common)
+            except arrow.ArrowException as error:
+                raise ArgumentError(
+                    f"{self.reader}: {self.files[number].path} has other types than files such as "
+                    f"{first}; convert one of them, or read them apart: {error}"
+                ) from error
+        return types, common
 
     @property
     def block_starts(self) -> NDArray[np.int64]:
         """The first row of each group."""
-        pairs = zip(self._begins, self._edges, strict=False)
-        return np.concatenate([np.array(edges[:-1], np.int64) + begin for begin, edges in pairs])
+        return np.array(self._starts[: bisect_left(self._starts, len(self))], np.int64)
 
-    def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
-        if len(records) == 1:
-            return [self._row(number, records[0])]
-        parts: Sequence[tuple[Columns, Indices]]
-        if isinstance(records, range):
-            begin = self._begins[number]
-            parts = self._spans(range(records.start + begin, records.stop + begin, records.step))
-        else:
-            parts = self._parts(number, np.asarray(records, np.int64))
+    def read_row(self, number: int, record: int) -> dict[str, Any]:
+        group, place = self._place(self._begins[number] + record)
+        columns = self._columns(group)
         try:
-            return [each for columns, places in parts for each in rows(columns, places)]
-        except Exception:  # of one row
-            return [self._row(number, record) for record in records]
-
-    def _row(self, number: int, record: int) -> dict[str, Any]:
-        place, begin = self._place(number, record)
-        columns = self._columns(number, place)
-        try:
-            return row(columns, record - begin)
+            return row(columns, place)
         except Exception as error:  # such as of bytes that are no text
             raise self.error(number, record, error) from error
 
     def read_block(self, number: int, record: int, budget: int) -> list[dict[str, Any]]:
-        place, begin = self._place(number, record)
-        end = self._edges[number][place + 1]
-        stop = min(record + _FEW, end)
-        found = rows(self._columns(number, place), range(record - begin, stop - begin))
-        if stop == end:
-            self._leave(number, place)
-        return found
+        start = self._begins[number] + record
+        group, _ = self._place(start)
+        stop = min(start + min(budget, _FEW), self._starts[group + 1])
+        return self._rows(self._parts(range(start, stop)))
+
+    def _ascending(self, indices: Indices) -> list[dict[str, Any]]:
+        parts = self._parts(indices)
+        try:
+            return self._rows(parts)
+        except Exception:  # of one row
+            return [self[index] for index in indices]
+
+    def _rows(self, parts: Iterable[tuple[Columns, Indices]]) -> list[dict[str, Any]]:
+        return [each for columns, places in parts for each in rows(columns, places)]
 
     def read_stacked(self, indices: Indices) -> dict[str, Any]:
         """Rows as `stack` makes them a batch, column by column."""
-        places = None
-        if isinstance(indices, range):  # which rises
-            parts = self._spans(indices)
-        else:
-            parts, places = self._found(indices)
+        order = None
+        if not isinstance(indices, range):  # which rises
+            ranks = np.argsort(indices, kind="stable")
+            indices, order = indices[ranks], np.empty_like(ranks)
+            order[ranks] = np.arange(len(ranks))
+        parts = self._parts(indices)
         try:
-            return _stacked_parts(parts, places)
-        except UnicodeDecodeError:
+            taken = {
+                name: [columns[name].take(places) for columns, places in parts]
+                for name in self._types
+            }
+        except Exception:
             for index in indices:  # one of them is named
-                self[int(index)]
+                self[index]
             raise
+        return {
+            name: _stacked(
+                values[0] if len(values) == 1 else joined(values),
+                order,
+                all(columns[name].is_text for columns, _ in parts),
+            )
+            for name, values in taken.items()
+        }
 
-    def _found(
-        self, indices: NDArray[np.int64]
-    ) -> tuple[list[tuple[Columns, Indices]], NDArray[np.int64]]:
-        """As `_spans`, of rows in any order, and where each of them is among those found."""
-        order = np.argsort(indices, kind="stable")
-        ascending = indices[order]
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        files = np.searchsorted(self._begins, ascending, side="right") - 1
-        parts: list[tuple[Columns, Indices]] = [
-            part
-            for number in np.unique(files).tolist()
-            for part in self._parts(number, ascending[files == number] - self._begins[number])
-        ]
-        return parts, places
-
-    def _spans(self, indices: range) -> list[tuple[Columns, Indices]]:
+    def _parts(self, indices: Indices) -> list[tuple[Columns, Indices]]:
         """The columns of each group that has some of these rows, and their places in it."""
         found: list[tuple[Columns, Indices]] = []
-        while indices:
-            number, record = self._find(indices[0])
-            place, begin = self._place(number, record)
-            count = -(-(self._edges[number][place + 1] - record) // indices.step)
+        while len(indices):
+            group, _ = self._place(int(indices[0]))
+            start, stop = self._starts[group : group + 2]
+            count = bisect_left(indices, stop)
             some, indices = indices[:count], indices[count:]
-            shift = self._begins[number] + begin
-            places = range(some.start - shift, some.stop - shift, some.step)
-            found.append((self._columns(number, place), places))
-            if places.stop + begin >= self._edges[number][place + 1]:
-                self._leave(number, place)
+            found.append((self._columns(group), shifted(some, -start)))
+            if isinstance(some, range) and some.stop >= stop:
+                self._cache.leave(group, len(self) / (stop - start))
         return found
 
-    def _leave(self, number: int, place: int) -> None:
-        self._cache.leave((number, place), len(self) / self.group(number, place).size)
+    def _place(self, index: int) -> tuple[int, int]:
+        """The group that a row is in, and its place there."""
+        group = bisect_right(self._starts, index) - 1
+        return group, index - self._starts[group]
 
     def span(self, number: int, record: int) -> tuple[int, int]:
-        group = self.group(number, self._place(number, record)[0])
-        return group.start, group.stop
+        group, _ = self._place(self._begins[number] + record)
+        start, stop = self._groups[group, 3:].tolist()
+        return start, stop
 
-    def group(self, number: int, place: int) -> Group:
-        """One of a file's groups that have rows."""
-        return Group(*self._groups[number][place].tolist())
-
-    def _place(self, number: int, record: int) -> tuple[int, int]:
-        """Which of a file's groups a record is in, and the first record of that."""
-        edges = self._edges[number]
-        place = bisect_right(edges, record) - 1
-        return place, edges[place]
-
-    def _parts(
-        self, number: int, records: NDArray[np.int64]
-    ) -> list[tuple[Columns, NDArray[np.int64]]]:
-        """The columns of each group that has some of these records, and their places in it."""
-        edges = self._edges[number]
-        groups = np.searchsorted(edges, records, side="right") - 1
-        found = []
-        done = 0
-        for place, some in groupby(groups.tolist()):
-            end = done + sum(1 for _ in some)
-            found.append((self._columns(number, place), records[done:end] - edges[place]))
-            done = end
-        return found
-
-    def _columns(self, number: int, place: int) -> Columns:
+    def _columns(self, group: int) -> Columns:
         def decode() -> _Decoded:
+            number, *place = self._groups[group].tolist()
             try:
-                table = self._cast(self.decode(number, self.group(number, place)))
+                table = self._decoded(number, Group(*place))
                 return _Decoded(columns_of(table), _size(table))
             except (SourceChanged, StorageError):
                 raise
             except Exception as error:
                 if isinstance(error, OSError) and error.errno is not None:
                     raise unreadable(self.files[number], error) from error
-                found = self.error(number, self._edges[number][place], error)
-                if not isinstance(error, (ValueError, OSError)):
+                found = self.error(number, self._starts[group] - self._begins[number], error)
+                if not isinstance(error, _OF_DAMAGE):
                     raise found from error  # such as of no memory
-                found.__cause__ = error  # kept, or each row would decode what is damaged
-                return _Decoded(None, 0, found)
+                found.__cause__ = error.with_traceback(None)
+                return _Decoded(None, 0, found)  # kept, or each row would decode what is damaged
 
-        found = self._cache.get((number, place), decode)
+        found = self._cache.get(group, decode)
         if found.columns is None:
             raise RecordError(str(found.error)) from found.error
         return found.columns
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_cache": self._cache.most}
+    def _decoded(self, number: int, group: Group) -> Any:
+        """A group's table, with the types that its columns have in all files."""
+        table = self.decode(number, group).select(list(self._types))
+        if table.num_rows != group.size:
+            raise ValueError(f"it has {table.num_rows:,} rows, and its index {group.size:,}")
+        return table if self._schema is None else table.cast(self._schema)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _cache=LastUsed(state["_cache"]))
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_readers": {}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from lazyckpt.io.cache import (
 from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.numbers import (
+    SMALL,
     Numbers,
     content_sum,
     entries_of,
@@ -35,10 +36,10 @@ from lazyckpt.io.numbers import (
 )
 from lazyckpt.io.progress import shown
 from lazyckpt.io.rows import RecordError
-from lazyckpt.io.storage import File, check_unchanged, seen_from
+from lazyckpt.io.storage import File, check_unchanged, open_limit, seen_from
 from lazyckpt.pipeline import run
 
-_MOST_MAPPED = 4096  # files whose entries are kept mapped
+_KEPT = 1 << 26  # bytes of entries that are kept in memory
 
 
 class Scan(Protocol):
@@ -70,7 +71,8 @@ class Index:
     Each file has its own entries, which are verified against its size and version, so that
     one which is added costs its own scan alone; a listing has the numbers of rows and the
     checksums of what was read, so that opening 10,000 files opens one. One process builds;
-    others wait for it.
+    others wait for it. In memory are 64 MiB of entries at most, in each process; what is larger
+    than 64 KiB of a file is mapped, a quarter as many files as the process may have open.
 
     Args:
         files: The files.
@@ -95,10 +97,24 @@ class Index:
     ) -> None:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
-        self.entries = lru_cache(_MOST_MAPPED)(self._open)
+        self._kept: dict[int, Numbers] = {}
+        self._size = 0  # of what is kept
         executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
+
+    def entries(self, number: int) -> Numbers:
+        """The entries of a file; of several columns in rows."""
+        found = self._kept.get(number)
+        return self._keep(number) if found is None else found
+
+    def _keep(self, number: int) -> Numbers:
+        found = self._open(number)
+        if self._size + _cost(found) > _KEPT:  # as one that is used again is soon opened again
+            self._kept, self._size = {}, 0
+        self._kept[number] = found
+        self._size += _cost(found)
+        return found
 
     def path(self, number: int) -> str:
         """Where the entries of a file are kept."""
@@ -210,6 +226,11 @@ def index(
     """
     listed = as_files(files, "index")
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
+
+
+def _cost(entries: Numbers) -> int:
+    """What entries take of what may be kept: their bytes, or a place among what is mapped."""
+    return entries.nbytes if entries.nbytes <= SMALL else 4 * _KEPT // open_limit()
 
 
 def _scanned(scan: Scan, folder: str, file: File) -> PipelineError | None:

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 
 class _HasSize(Protocol):
@@ -29,38 +30,45 @@ class _Place(Generic[T]):
 class LastUsed(Generic[T]):
     """Values by keys, those used last, of so many bytes in all; one in any case.
 
-    One thread makes a value, and others wait for it. A forked process begins without any.
+    One thread makes a value, and others wait for it. A forked process, and one that gets a
+    pickle, begins without any.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._renew()
-
-    def _renew(self) -> None:
-        self._process, self._lock = os.getpid(), threading.Lock()
         self._places: OrderedDict[Any, _Place[T]] = OrderedDict()
+        self.renew()
+        _caches.add(self)
+
+    def renew(self) -> None:
+        self._forked = self._places  # to close what a thread holds may never end
+        self._lock = threading.Lock()
+        self._places = OrderedDict()
         self._size = 0
         self._left: Any = None  # the key that was left last
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
         """What is kept, or else what `make` gives."""
-        if self._process != os.getpid():
-            self._forked = self._places  # to close what a thread holds may never end
-            self._renew()
         with self._lock:
             place = self._places.setdefault(key, _Place())
             self._places.move_to_end(key)
         with place.lock:
             if place.value is None:
-                place.value = make()
-                self._add(key, place, place.value.size)
+                try:
+                    place.value = make()
+                finally:
+                    self._made(key, place)
             return place.value
 
-    def _add(self, key: Any, place: _Place[T], size: int) -> None:
+    def _made(self, key: Any, place: _Place[T]) -> None:
         with self._lock:
-            if self._places.get(key) is place:  # and not dropped meanwhile
-                place.size = size
-                self._size += size
+            if self._places.get(key) is not place:  # dropped meanwhile
+                return
+            if place.value is None:  # but an error
+                del self._places[key]
+                return
+            place.size = place.value.size
+            self._size += place.size
             while self._size > self.most and len(self._places) > 1:
                 self._size -= self._places.popitem(last=False)[1].size
 
@@ -81,3 +89,18 @@ class LastUsed(Generic[T]):
         """What is kept."""
         with self._lock:
             return [place.value for place in self._places.values() if place.value is not None]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LastUsed, (self.most,)
+
+
+_caches: WeakSet[LastUsed[Any]] = WeakSet()
+
+
+def _renew_all() -> None:
+    for cache in _caches:
+        cache.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.uint64]
 
 _MAGIC = 0x2_6C7A_636B_7074  # of our files; the first digit is the format
+SMALL = 1 << 16  # bytes that are read rather than mapped
 _FOOTER = 5  # numbers at a file's end: entries, columns, what they are of, checksum, magic
 
 
@@ -72,12 +73,17 @@ def _footer_of(path: str) -> tuple[int, int] | None:
 
 
 def mapped_numbers(path: str, columns: int) -> Numbers | None:
-    """The numbers of a file, mapped; None if there is no such file, or not the whole of it."""
+    """The numbers of a file; None if there is no such file, or not the whole of it.
+
+    They are mapped, of which the system keeps a file open, unless they are few.
+    """
     entries = entries_of(path)
     if entries is None:
         return None
     touch(path)
-    numbers = np.memmap(path, "<u8", "r").view(np.ndarray)[:-_FOOTER]
+    is_small = 8 * entries * columns <= SMALL
+    whole = np.fromfile(path, "<u8") if is_small else np.memmap(path, "<u8", "r").view(np.ndarray)
+    numbers = whole[:-_FOOTER]
     return numbers if columns == 1 else numbers.reshape(entries, columns)
 
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zlib
 from collections.abc import Generator, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.columns import column_names
-from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, footer_sum, group_entries
-from lazyckpt.io.index import Index
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries, opened
+from lazyckpt.io.last_used import LastUsed
 from lazyckpt.io.numbers import hashed
 from lazyckpt.io.rows import decoding
-from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
-from lazyckpt.io.stored_file import StoredFile
+from lazyckpt.io.storage import File, optional_module, storage_of
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
+
+_ENDING = 1 << 16  # bytes that are read of a file's end, as pyarrow does
+_PARSED = 8  # how many times its bytes a footer takes in memory
 
 
 class GroupScan:
@@ -38,19 +39,21 @@ class GroupScan:
         return f"parquet groups {_ordered(self.filters)!r}"
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
+        footer = _footer(file)
         with decoding(file):
-            metadata = _metadata(file)
-            numbers = range(metadata.num_row_groups)
-            if self.filters is not None:
+            schema = footer.metadata.schema.to_arrow_schema()
+            numbers: Sequence[int] = range(footer.metadata.num_row_groups)
+            if self.filters is not None and not footer.is_encrypted:
                 numbers = self._matching(file)
-            found = [_group(metadata, number) for number in numbers]
-            yield group_entries(found, metadata.schema.to_arrow_schema())
-            return footer_sum(file, magic=4)
+            found = [_group(file, footer, number) for number in numbers]
+            # what is encrypted is found out of each file for itself
+            yield group_entries(found, schema, repr(file) if footer.is_encrypted else "")
+        return footer.checksum
 
     def _matching(self, file: File) -> Any:
         expression = _parquet().filters_to_expression(self.filters)
         kind = optional_module("pyarrow.dataset", "arrow", "read_parquet").ParquetFileFormat()
-        fragment = kind.make_fragment(_source(file))
+        fragment = kind.make_fragment(opened(file))
         some = fragment.subset(filter=expression, schema=fragment.physical_schema)
         return [group.id for group in some.row_groups]
 
@@ -62,16 +65,6 @@ def _ordered(filters: Any) -> Any:
     return sorted(filters, key=repr) if isinstance(filters, (set, frozenset)) else filters
 
 
-def _group(metadata: Any, number: int) -> Group:
-    group = metadata.row_group(number)
-    chunks = [group.column(place) for place in range(group.num_columns)]
-    starts = [
-        min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks
-    ]
-    stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
-    return Group(number, group.num_rows, min(starts, default=0), max(stops, default=0))
-
-
 def _arrow() -> Any:
     return optional_module("pyarrow", "arrow", "read_parquet")
 
@@ -80,71 +73,106 @@ def _parquet() -> Any:
     return optional_module("pyarrow.parquet", "arrow", "read_parquet")
 
 
-@lru_cache(maxsize=64)
-def _metadata(file: File) -> Any:
-    return _parquet().read_metadata(_source(file))
+class _Footer(NamedTuple):
+    """What a file's end says of it.
+
+    - `metadata`: as pyarrow has it
+    - `size`: about how many bytes that takes
+    - `is_encrypted`: whether some columns may be
+    - `checksum`: of its bytes
+    """
+
+    metadata: Any
+    size: int
+    is_encrypted: bool
+    checksum: int
 
 
-def _source(file: File) -> Any:
-    """The bytes of a file: those of this machine read by pyarrow, into memory of its own."""
-    if not is_local(file.path):
-        return _arrow().PythonFile(StoredFile(file), mode="r")
-    check_unchanged(file)  # it may be gone
-    opened = _arrow().OSFile(file.path)
-    check_unchanged(file)
-    return opened
+_footers = LastUsed[_Footer](1 << 26)
+
+
+def _footer(file: File) -> _Footer:
+    return _footers.get(file, partial(_read_footer, file))
+
+
+def _read_footer(file: File) -> _Footer:
+    storage = storage_of(file.path)
+    ending = storage.read(file, max(0, file.size - _ENDING), file.size)
+    length = int.from_bytes(ending[-8:-4], "little")
+    if len(ending) < length + 8 <= file.size:
+        ending = storage.read(file, file.size - length - 8, file.size)
+    with decoding(file):
+        metadata = _parquet().read_metadata(io.BytesIO(ending))
+    size = metadata.serialized_size
+    checksum = zlib.crc32(ending[-8 - length : -8])
+    return _Footer(metadata, size * _PARSED, length > size, checksum)  # as it is signed
+
+
+def _group(file: File, footer: _Footer, number: int) -> Group:
+    group = footer.metadata.row_group(number)
+    if footer.is_encrypted:  # where columns are pyarrow may not say, but ends the process
+        return Group(number, group.num_rows, 0, file.size)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    starts = [
+        min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks
+    ]
+    stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
+    return Group(number, group.num_rows, min(starts, default=0), max(stops, default=0))
+
+
+def _chosen(schema: Any, columns: Sequence[str]) -> Any:
+    """Columns, of which some may be parts of a struct: as pyarrow reads them of an empty row."""
+    tops = {name.partition(".")[0] for name in columns if name not in schema.names} | {*columns}
+    fields = [field for field in schema if field.name in tops]
+    if {*columns} <= {*schema.names}:
+        return _arrow().schema(fields)
+    nothing = [_arrow().nulls(1, field.type) for field in fields]
+    file = io.BytesIO()
+    _parquet().write_table(_arrow().table(nothing, [field.name for field in fields]), file)
+    return _parquet().ParquetFile(file).read_row_group(0, columns=columns).schema
 
 
 class _ParquetRows(GroupedRows):
-    def __init__(
-        self, files: Files, index: Index, columns: list[str] | None, filters: Any, cache: int
-    ) -> None:
-        given = {"columns": columns, "filters": filters}
-        arguments = {name: value for name, value in given.items() if value is not None}
-        self._chosen = columns
-        self._names = _names(files[0], columns)
-        self._readers: dict[int, Any] = {}  # of the file read last
-        super().__init__("read_parquet", files, index, cache, arguments)
-        self.unify([name for name in self._names if columns is None or name in columns])
-
-    def schema(self, number: int) -> Any:
-        return _metadata(self.files[number]).schema.to_arrow_schema()
-
     @property
     def source_identity(self) -> dict[str, Any]:
         filters = self.arguments.get("filters")
         more = {} if filters is None else {"filters": hashed(repr(_ordered(filters)))[:16]}
         return {**super().source_identity, **more}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_readers": {}}
+    def open(self, file: File) -> Any:
+        with decoding(file):
+            return _parquet().ParquetFile(opened(file), metadata=_footer(file).metadata)
+
+    def schema(self, number: int) -> Any:
+        file, columns = self.files[number], self.columns
+        with self.opened(number) as reader, decoding(file):
+            known = reader.schema_arrow
+            paths = [*known.names, *(column.path for column in reader.schema)]
+            for name in columns or ():
+                if name not in paths and not any(each.startswith(f"{name}.") for each in paths):
+                    raise ArgumentError(
+                        f"read_parquet: no column {name!r} in {file.path}, which has {known.names}"
+                    )
+            for name in columns or known.names:
+                if any(each.name == name and "struct<>" in str(each.type) for each in known):
+                    raise self._unreadable(file, name, "has a group without fields")
+                if _footer(file).is_encrypted and reader.num_row_groups:
+                    try:
+                        reader.read_row_group(0, columns=[name], use_threads=False)
+                    except OSError as error:
+                        raise self._unreadable(file, name, f"is encrypted: {error}") from error
+            return known if columns is None else _chosen(known, columns)
+
+    def _unreadable(self, file: File, name: str, reason: str) -> ArgumentError:
+        return ArgumentError(
+            f"read_parquet: {name!r} of {file.path} can't be read, give columns without it: it "
+            f"{reason}"
+        )
 
     def decode(self, number: int, group: Group) -> Any:
-        file = self.files[number]
-        reader = self._readers.pop(number, None)  # which no other thread has meanwhile
-        if reader is None:
-            reader = _parquet().ParquetFile(_source(file), metadata=_metadata(file))
-        elif is_local(file.path):
-            check_unchanged(file)
-        # without pyarrow's own threads, which a fork would not have
-        table = reader.read_row_group(group.number, columns=self._chosen, use_threads=False)
-        self._readers = {number: reader}
-        return table.select(self._names)
-
-
-def _names(file: File, columns: list[str] | None) -> list[str]:
-    """The columns that rows have, by the first file."""
-    schema = _metadata(file).schema.to_arrow_schema()
-    if columns is None:
-        return list(schema.names)
-    known = [*schema.names, *(column.path for column in _metadata(file).schema)]
-    for name in columns:
-        if name not in known and not any(each.startswith(f"{name}.") for each in known):
-            raise ArgumentError(
-                f"read_parquet: no column {name!r} in {file.path}, which has {schema.names}"
-            )
-    wanted = {name.partition(".")[0] for name in columns if name not in schema.names}
-    return [name for name in schema.names if name in wanted or name in columns]
+        with self.opened(number) as reader:
+            # without pyarrow's own threads, which a fork would not have
+            return reader.read_row_group(group.number, columns=self.columns, use_threads=False)
 
 
 def read_parquet(
@@ -197,14 +225,19 @@ def read_parquet(
     (3, [{'x': array([1, 2])}, {'x': array([3])}])
     """
     _parquet()
-    listed = as_files(files, "read_parquet")
-    names = checked("read_parquet", "columns", columns, optional(column_names))
-    cache = checked("read_parquet", "cache_bytes", cache_bytes, natural)
     if filters is not None:
         _checked_filters(filters)
-    shows = checked("read_parquet", "progress", progress, boolean)
-    index = Index(listed, GroupScan(filters), index_dir, executor=executor, progress=shows)
-    return _ParquetRows(listed, index, names, filters, cache)
+    return _ParquetRows(
+        "read_parquet",
+        files,
+        GroupScan(filters),
+        columns=columns,
+        cache_bytes=cache_bytes,
+        index_dir=index_dir,
+        executor=executor,
+        progress=progress,
+        filters=filters,
+    )
 
 
 def _checked_filters(filters: Any) -> None:

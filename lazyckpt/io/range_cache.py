@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -100,7 +100,11 @@ class _File:
         folders = sorted({self._folder(number) for number in numbers})
         with ExitStack() as stack:
             for folder in folders:  # in one order, so that none waits for another in a circle
-                stack.enter_context(_locked(folder))
+                try:
+                    os.makedirs(folder, exist_ok=True)
+                    stack.enter_context(exclusive_lock(folder))
+                except OSError as error:
+                    raise _unwritable(folder, error) from error
             found = {number: self.kept(number, 0, self._length(number)) for number in numbers}
             blocks = {number: block for number, block in found.items() if block is not None}
             missing = [number for number in numbers if number not in blocks]
@@ -148,17 +152,6 @@ def _parts(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         end = min(stop, (number + 1) * BLOCK)
         yield number, start - number * BLOCK, end - number * BLOCK
         start = end
-
-
-@contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    with ExitStack() as stack:
-        try:
-            os.makedirs(folder, exist_ok=True)
-            stack.enter_context(exclusive_lock(folder))
-        except OSError as error:
-            raise _unwritable(folder, error) from error
-        yield
 
 
 def _unwritable(folder: str, error: OSError) -> PipelineError:

@@ -313,23 +313,27 @@ def _tried(path: str, ask: Callable[[], T]) -> T:
                 return ask()
             except Exception as error:
                 wait = next(waits, None)
-                if wait is None or monotonic() - begun > _READ or not _may_pass(_cause(error)):
+                if wait is None or monotonic() - begun > _READ or not _may_pass(error):
                     raise
             sleep(wait)
 
 
-def _may_pass(error: BaseException | None) -> bool:
+def _may_pass(error: Exception) -> bool:
     """Whether the same request may succeed later."""
-    status = getattr(error, "status", None)
+    cause = _no_answer(error) if isinstance(error, FileNotFoundError) else error
+    status = getattr(cause, "status", None)
     if status is not None:
         return bool(status >= 500 or status == 429)
-    is_http = type(error).__module__.startswith("aiohttp")
-    return is_http or isinstance(error, (TimeoutError, ConnectionError))
+    is_http = type(cause).__module__.startswith("aiohttp")
+    return is_http or isinstance(cause, (TimeoutError, ConnectionError))
 
 
-def _cause(error: BaseException) -> BaseException | None:
-    """What happened, where fsspec takes it for a file that isn't there, as over HTTP."""
-    return error.__cause__ if isinstance(error, FileNotFoundError) else error
+def _no_answer(error: FileNotFoundError) -> Exception | None:
+    """Why nobody knows whether there is a file, which fsspec takes for none over HTTP."""
+    cause = error.__cause__
+    is_http = isinstance(cause, TimeoutError) or type(cause).__module__.startswith("aiohttp")
+    is_unknown = is_http and getattr(cause, "status", 0) not in (404, 410)
+    return cause if is_unknown and isinstance(cause, Exception) else None
 
 
 def _directory(path: str) -> ArgumentError:
@@ -344,8 +348,7 @@ def _naming(path: str) -> Iterator[None]:
     except (ArgumentError, PipelineError):
         raise
     except FileNotFoundError as error:
-        cause = _cause(error)
-        if isinstance(cause, Exception) and getattr(cause, "status", 0) not in (404, 410):
+        if (cause := _no_answer(error)) is not None:
             raise StorageError(f"{path} can't be read: {_reason(cause)}") from error
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     except Exception as error:

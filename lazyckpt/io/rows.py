@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import operator
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import Any, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import brief
+from lazyckpt.core.prng import Indices
 from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.files import Files
@@ -24,8 +25,6 @@ T = TypeVar("T", covariant=True)
 # Bytes of rows that are made at once: at first, and later. What is larger than 128 KiB
 # the allocator takes from the system for every block anew, which costs as much as to decode it.
 _FIRST, _BLOCK = 1 << 14, 7 << 14
-
-_FEW = 64  # rows, whose files are found sooner one by one
 
 
 class RecordError(PipelineError, ValueError):
@@ -44,6 +43,13 @@ def decoding(file: File) -> Iterator[None]:
             raise unreadable(file, error) from error
         text = f"{error}".strip() or type(error).__name__
         raise RecordError(f"{file.path}: {text}") from error
+
+
+def shifted(indices: Indices, by: int) -> Indices:
+    """Indices, a number added to each."""
+    if isinstance(indices, range):
+        return range(indices.start + by, indices.stop + by, indices.step)
+    return indices + by
 
 
 class Rows(Sequence[T]):
@@ -151,47 +157,29 @@ class Rows(Sequence[T]):
         if not len(indices):
             return []
         if isinstance(indices, range) and 0 <= indices.start < indices.stop:
+            self._find(indices[-1])
             return self._ascending(indices)
-        found: list[Any] = [None] * len(indices)
-        for number, records, places in self._by_file(np.asarray(indices)):
-            for place, row in zip(places, self.read_rows(number, records), strict=True):
-                found[place] = row
+        wanted = np.asarray(indices)
+        if wanted.dtype.kind not in "iu":
+            raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(wanted)}")
+        self._find(int(wanted.min())), self._find(int(wanted.max()))
+        wanted = wanted.astype(np.int64, copy=False)
+        wanted = np.where(wanted < 0, wanted + self._length, wanted)
+        order = np.argsort(wanted, kind="stable")
+        found: list[Any] = [None] * len(order)
+        for place, row in zip(order.tolist(), self._ascending(wanted[order]), strict=True):
+            found[place] = row
         return found
 
-    def _by_file(self, indices: NDArray[Any]) -> Iterator[tuple[int, list[int], list[int]]]:
-        """The files that rows are in: their numbers there, which ascend, and among the indices."""
-        if indices.dtype.kind not in "iu":
-            raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(indices)}")
-        if len(indices) < _FEW:
-            at = [*map(self._find, indices.tolist())]
-            order = sorted(range(len(at)), key=at.__getitem__)
-            for number, some in groupby(order, lambda place: at[place][0]):
-                places = [*some]
-                yield number, [at[place][1] for place in places], places
-            return
-        wanted = indices.astype(np.int64, copy=False)
-        self._find(int(wanted.min())), self._find(int(wanted.max()))
-        wanted = np.where(wanted < 0, wanted + self._length, wanted)
-        ranks = np.argsort(wanted, kind="stable")
-        wanted = wanted[ranks]
-        done = 0
-        while done < len(wanted):
-            number, _ = self._find(int(wanted[done]))
-            end = int(np.searchsorted(wanted, self._begins[number + 1]))
-            records = wanted[done:end] - self._begins[number]
-            yield number, records.tolist(), ranks[done:end].tolist()
-            done = end
-
-    def _ascending(self, indices: range) -> list[T]:
+    def _ascending(self, indices: Indices) -> list[T]:
         """Rows by numbers that rise."""
-        self._find(indices[-1])
         found: list[T] = []
-        while indices:
-            number, record = self._find(indices.start)
-            count = -(-(self._begins[number + 1] - indices.start) // indices.step)
-            some, indices = indices[:count], indices[count:]
-            stop = record + some[-1] - some[0] + 1
-            found += self.read_rows(number, range(record, stop, indices.step))
+        while len(indices):
+            number, _ = self._find(int(indices[0]))
+            begin, end = self._begins[number : number + 2]
+            count = bisect_left(indices, end)
+            some, indices = shifted(indices[:count], -begin), indices[count:]
+            found += self.read_rows(number, some if isinstance(some, range) else some.tolist())
         return found
 
     def __iter__(self) -> Iterator[T]:
@@ -207,7 +195,7 @@ class Rows(Sequence[T]):
                 block = self.read_block(number, record, budget)
                 budget = min(budget * 4, _BLOCK)
             except Exception:  # of one row; those before it come first
-                block, budget = self.read_rows(number, (record,)), 0
+                block, budget = [self.read_row(number, record)], 0
             if not block:
                 raise PipelineError(f"{self.reader}: no rows of {self.files[number].path} are left")
             yield block

@@ -15,9 +15,19 @@ _ALIKE = [  # of which all have the same values in Python
 ]
 
 
-def schema_digest(schema: Any) -> int:
-    """63 bits of names and types."""
-    return int(hashed(str(schema.remove_metadata()))[:16], 16) >> 1
+def schema_digest(schema: Any, more: str) -> int:
+    """63 bits of names and types, and of what else tells files apart."""
+    return int(hashed(str(schema.remove_metadata()), more)[:16], 16) >> 1
+
+
+def flaw_of(kind: Any) -> str | None:
+    """What of a type keeps its values from being rows; None if nothing does."""
+    types = optional_module("pyarrow.types", "arrow", "reading")
+    fields = [kind.field(number) for number in range(kind.num_fields)]
+    names = [field.name for field in fields]
+    if types.is_struct(kind) and (twice := [name for name in names if names.count(name) > 1]):
+        return f"two fields {twice[0]!r}"
+    return next(filter(None, (flaw_of(field.type) for field in fields)), None)
 
 
 def common_type(one: Any, other: Any) -> Any:

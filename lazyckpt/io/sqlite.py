@@ -153,22 +153,25 @@ def _text(value: Any) -> str:
 
 
 def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[str, Any]]:
-    """The rows of a table or query of an SQLite database, by number, as dicts.
+    """Read the rows of a table or query of an SQLite database, by number, as dicts.
 
-    They come in the order of a key that no two share. Keys are read once; rows by lists of
-    their keys, never by OFFSET, so that any order costs the same where the key is indexed.
+    They are in the order of a key, whose values differ. Keys are read once, and rows by lists of
+    their keys, never by OFFSET: if the key is indexed, any order costs the same. SQLite keeps no
+    checksums.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
         database: The file.
         query: A table's name, or a SELECT whose columns have names of their own.
-        key: The column of the key; by default that which SQLite has for each table.
+        key: The column of the key; by default the `rowid`, which views and tables made WITHOUT
+            ROWID don't have.
 
     Raises:
         ArgumentError: The key is missing in a row, or that of several; or the database is
             not on this machine.
         RecordError: The file is no database, or has no such table or column.
+        StorageError: The database is locked, or can't be opened.
         SourceChanged: When a file is read that changed since, or has a write-ahead log that isn't
             empty.
 

@@ -185,7 +185,7 @@ class _Handle:
             os.close(self.fd)
 
 
-def _limit() -> int:
+def open_limit() -> int:
     """How many files a process may have open."""
     try:
         resource: Any = import_module("resource")
@@ -195,7 +195,7 @@ def _limit() -> int:
     return found if found > 0 else 1 << 20  # below 0 for no limit
 
 
-_MOST_OPEN = min(1024, _limit() // 2)  # local files that are kept open
+_MOST_OPEN = min(1024, open_limit() // 2)  # local files that are kept open
 
 
 class LocalStorage:

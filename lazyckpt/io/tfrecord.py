@@ -109,16 +109,16 @@ def read_tfrecord(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Rows[bytes]:
-    """The records of TFRecord files, by number, as bytes.
+    """Read the records of TFRecord files, by number, as bytes.
 
-    What is in them, such as a `tf.train.Example`, is `map`'s to parse. It needs google-crc32c,
+    Parse their content, such as a `tf.train.Example`, by `map`. It needs google-crc32c,
     `lazyckpt[tfrecord]`, and no TensorFlow.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        check_crc: Whether the checksum of each record is looked at when it is read; that of
-            its length is in any case.
+        check_crc: If True, compare the checksum of each record when it is read. The checksum of
+            its length is always compared.
 
     Raises:
         RecordError: A record is cut, or has a wrong checksum. What follows a wrong length is one

@@ -40,69 +40,55 @@ class TokenPart(NamedTuple):
     - `dtype`: their type
     - `start`: the byte where the first one is
     - `size`: how many
-    - `row`: how many are a row of its own, if it is an array of rows
+    - `length`: how many are a row; 0 for documents
+    - `stride`: how many there are from the beginning of one row to that of the next
     - `megatron`: the index beside it, if there is one
     """
 
     dtype: np.dtype[Any]
     start: int
     size: int
-    row: int | None = None
+    length: int = 0
+    stride: int = 0
     megatron: File | None = None
 
 
 class TokenRows(Rows[NDArray[Any]]):
-    """Rows of tokens as arrays: `length` of them from every `stride`-th on, or documents.
+    """Rows of tokens as arrays: of one length, one every `stride` tokens, or documents.
 
     Args:
         files: The files.
         parts: Where tokens are in each of them.
-        length: As of `read_tokens`.
-        stride: As of `read_tokens`.
-        arguments: The reader's other arguments; None for those at their defaults.
+        arguments: The reader's arguments; None for those at their defaults.
     """
 
     def __init__(
-        self,
-        files: Files,
-        parts: Sequence[TokenPart],
-        length: int | None,
-        stride: int | None,
-        arguments: Mapping[str, Any],
+        self, files: Files, parts: Sequence[TokenPart], arguments: Mapping[str, Any]
     ) -> None:
-        self._parts = parts
-        windows = [(length, stride or length) if length else (part.row, part.row) for part in parts]
-        # of each file, how many tokens a row has and the next one begins behind; 0 for documents
-        self._windows = [(size or 0, step or 0) for size, step in windows]
-        counts, sums = [], []
-        for file, part, (size, step) in zip(files, parts, self._windows, strict=True):
-            bounds = np.empty(0) if size else self._bounds(file, part)
-            counts.append(max(0, (part.size - size) // step + 1) if size else len(bounds) - 1)
-            sums.append(zlib.crc32(bounds.tobytes(), zlib.crc32(part.dtype.str.encode())))
-        given = {"length": length, "stride": stride, **arguments}
-        given = {name: value for name, value in given.items() if value is not None}
+        self._parts, counts, sums = parts, [], []
+        for file, part in zip(files, parts, strict=True):
+            kind = zlib.crc32(part.dtype.str.encode())
+            if part.length:
+                counts.append(max(0, (part.size - part.length) // part.stride + 1))
+                sums.append(kind)
+            else:
+                bounds = _documents(file, part)
+                counts.append(len(bounds) - 1)
+                sums.append(zlib.crc32(bounds.tobytes(), kind))
+        given = {name: value for name, value in arguments.items() if value is not None}
         super().__init__("read_tokens", files, counts, given)
         self.sums = sums
-
-    def _bounds(self, file: File, part: TokenPart) -> NDArray[np.int64]:
-        """Where documents begin among the tokens of a file, and the last one ends."""
-        if part.megatron is None:
-            raise ArgumentError(
-                f"read_tokens: {file.path} doesn't say where documents end: give length, the "
-                "number of tokens in a row"
-            )
-        return _documents(file, part.megatron, part.dtype)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """How many tokens each row has, of shape `(n,)`, for `plan_packing`; no token is read."""
-        parts = zip(self.files, self._parts, self._windows, pairwise(self._begins), strict=False)
-        return np.concatenate(
-            [
-                np.full(last - first, size, np.int64) if size else np.diff(self._bounds(file, part))
-                for file, part, (size, _), (first, last) in parts
-            ]
-        )
+        found = [
+            np.full(end - begin, part.length) if part.length else np.diff(_documents(file, part))
+            for file, part, (begin, end) in zip(
+                self.files, self._parts, pairwise(self._begins), strict=False
+            )
+        ]
+        return np.concatenate([np.empty(0, np.int64), *found])
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[NDArray[Any]]:
         file, dtype = self.files[number], self._parts[number].dtype
@@ -122,11 +108,11 @@ class TokenRows(Rows[NDArray[Any]]):
         return self.read_rows(number, records[: max(1, count)])
 
     def span(self, number: int, record: int) -> tuple[int, int]:
-        part, (size, step) = self._parts[number], self._windows[number]
-        if size:
-            first, last = record * step, record * step + size
+        part = self._parts[number]
+        if part.length:
+            first, last = record * part.stride, record * part.stride + part.length
         else:
-            first, last = self._bounds(self.files[number], part)[record : record + 2].tolist()
+            first, last = _documents(self.files[number], part)[record : record + 2].tolist()
         return part.start + first * part.dtype.itemsize, part.start + last * part.dtype.itemsize
 
 
@@ -149,7 +135,7 @@ def _part(file: File, dtype: np.dtype[Any] | None, offset: int, name: str | None
         raise RecordError(f"{file.path}: {size:,} bytes are no whole number of {found.name}")
     if index is None and file.size >= _LLM_C_SIZE:
         _check_llm_c(file, found, offset)
-    return TokenPart(found, offset, size // found.itemsize, None, index)
+    return TokenPart(found, offset, size // found.itemsize, megatron=index)
 
 
 def _check_llm_c(file: File, dtype: np.dtype[Any], offset: int) -> None:
@@ -185,7 +171,7 @@ def _array(file: File, start: int) -> TokenPart:
     size = prod(shape)
     if min(shape) < 0 or begin + size * dtype.itemsize > file.size:
         raise RecordError(f"{file.path}: it is cut: {shape} of {dtype} don't fit into its bytes")
-    return TokenPart(dtype, begin, size, shape[1] if len(shape) == 2 else None)
+    return TokenPart(dtype, begin, size, *shape[1:] * 2)
 
 
 def _member(file: File, name: str | None) -> TokenPart:
@@ -242,8 +228,14 @@ def _header(index: File) -> tuple[np.dtype[Any], int, int]:
 
 
 @lru_cache(maxsize=256)
-def _documents(file: File, index: File, dtype: np.dtype[Any]) -> NDArray[np.int64]:
+def _documents(file: File, part: TokenPart) -> NDArray[np.int64]:
     """Where documents begin among the tokens of a file, and the last one ends."""
+    index, dtype = part.megatron, part.dtype
+    if index is None:
+        raise ArgumentError(
+            f"read_tokens: {file.path} doesn't say where documents end: give length, the number "
+            "of tokens in a row"
+        )
     _, sequences, bounds = _header(index)
     content = storage_of(index.path).read(index, _HEADER.size, index.size)
     lengths = np.frombuffer(content, "<i4", sequences).astype(np.int64)
@@ -299,19 +291,20 @@ def read_tokens(
     offset: int = 0,
     name: str | None = None,
 ) -> TokenRows:
-    """Rows of tokens, by number: of `length` each, or documents.
+    """Read rows of tokens, by number: of `length` each, or documents.
 
     It reads files of plain numbers (`.bin`), those of Megatron with an `.idx` beside them,
-    `.npy`, and `.npz` that isn't compressed. Rows are arrays that can't be written to; none
-    reaches over the end of a file, where fewer than `length` tokens are left out.
+    `.npy`, and `.npz` that isn't compressed. Rows are read-only arrays. No row spans two files: at
+    the end of a file, fewer than `length` tokens are left out. An index has to fit its file, byte
+    for byte; nothing holds a checksum of the tokens.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        length: How many tokens a row has. None for documents as the `.idx` has them, and for
-            the rows of arrays in two dimensions.
-        stride: How many tokens there are from the beginning of one row to that of the next;
-            by default `length`. With `length=1025, stride=1024` each row has the first
+        length: Number of tokens per row. None for the documents of the `.idx`, and for the rows
+            of arrays in two dimensions.
+        stride: Number of tokens from the beginning of one row to that of the next; by default
+            `length`. With `length=1025, stride=1024` each row has the first
             token of the next one too, as its last target.
         dtype: The type of plain numbers, little endian, such as "uint16". Others say theirs.
         offset: How many bytes there are before plain numbers, such as 1024 in files of llm.c.
@@ -346,5 +339,7 @@ def read_tokens(
         raise ArgumentError(f"read_tokens: stride={step} is given, and no length")
     listed = as_files(files, "read_tokens")
     parts = [_part(file, kind, passed, key) for file in listed]
+    if size is not None:
+        parts = [part._replace(length=size, stride=step or size) for part in parts]
     others = {"dtype": kind and kind.str, "offset": passed or None, "name": key}
-    return TokenRows(listed, parts, size, step, others)
+    return TokenRows(listed, parts, {"length": size, "stride": step, **others})

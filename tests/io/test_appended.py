@@ -120,7 +120,9 @@ def test_streams_of_files_go_on_with_those_behind() -> None:
     assert list(lz.run(touched, lz.rebase(state, touched))) == [*range(1, 9)]
     path.write_bytes(b"0\n")
     cut = lz.source(lz.io.files(f"{path.parent}/*")) | lz.flat_map(lz.io.iter_jsonl)
-    with pytest.raises(lz.StateMismatch, match=f"{path} isn't what the state knows it as: its na"):
+    with pytest.raises(
+        lz.StateMismatch, match=f"{path} isn't the file that the state knows: its na"
+    ):
         lz.rebase(state, cut)
 
 
@@ -187,7 +189,7 @@ def test_other_changes_are_refused_with_the_reason(change: str) -> None:
     rows = lz.io.read_jsonl(lz.io.files(patterns[change]), index_dir=folder())
     known = "the files that the state knows aren't the first ones of these"
     path = files[{"changed": 0, "other": 2}.get(change, 0)].path
-    reason = f"{path} isn't what" if change in ("changed", "other") else known
+    reason = f"{path} isn't the file" if change in ("changed", "other") else known
     with pytest.raises(lz.StateMismatch, match=reason):
         lz.rebase(state, lz.source(rows))
     with pytest.raises(lz.StateMismatch, match=reason) as caught:

@@ -52,6 +52,38 @@ def test_the_footer_of_a_file_says_where_its_record_batches_are() -> None:
     assert [row["x"] for row in rows] == [rows[n]["x"] for n in range(9)] == [*range(9)]
 
 
+def number(content: bytes, at: int, size: int = 4) -> int:
+    return int.from_bytes(content[at : at + size], "little")
+
+
+def big_endian(content: bytearray, root: int, slot: int) -> None:
+    """Let the schema that a table of flatbuffers has in a slot say that numbers are big endian."""
+    table = root + number(content, root)
+    field = table + number(content, table - number(content, table) + 4 + 2 * slot, 2)
+    schema = field + number(content, field)
+    one = next(at for at in range(schema, len(content), 2) if number(content, at, 2) == 1)
+    where = schema - number(content, schema) + 4  # of what it says first
+    content[where : where + 2] = (one - schema).to_bytes(2, "little")
+
+
+@pytest.mark.parametrize("made", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_numbers_may_be_big_endian(made: Any) -> None:
+    values = [1, 2, 70_000]
+    path = folder() / "a.arrow"
+    ipc(pa.table({"x": pa.array(values * 2, pa.int32())}), path, 3, made)
+    little, big = (np.array(values, f"{order}i4").tobytes() for order in "<>")
+    content = bytearray(path.read_bytes().replace(little, big))
+    if made is pa.ipc.new_stream:
+        big_endian(content, 8, 2)
+        reference = pa.ipc.open_stream(bytes(content)).read_all()
+    else:
+        big_endian(content, len(content) - 10 - number(content, len(content) - 10), 1)
+        reference = pa.ipc.open_file(bytes(content)).read_all()
+    assert reference["x"].to_pylist() == values * 2
+    path.write_bytes(content)
+    check_reader(lz.io.read_arrow(path), [{"x": np.int32(value)} for value in values * 2])
+
+
 def test_a_reader_that_gives_no_rows_where_there_are_some_is_an_error() -> None:
     class Empty(lz.io.Rows[int]):
         def read_rows(self, number: int, records: Any) -> list[int]:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.io import compressed
-from lazyckpt.io import content as content_module
 from lazyckpt.io import gzip as gzip_content
 from tests.io.cases import folder, written, zstd
 from tests.io.formats import bgzf
@@ -123,19 +122,3 @@ def test_any_range_of_a_member_with_seek_points_is_read(count: int, data: st.Dat
             assert content.read_ranges(file, [(start, stop)]) == [(text + b"end")[start:stop]]
     finally:
         gzip_content.LARGE, gzip_content.SPACING = most, spacing  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("damage", ["cut", "overwritten", "removed"])
-def test_damaged_seek_points_are_found_anew(damage: str, made: list[int]) -> None:
-    place = folder()
-    found = lines(5000)
-    files = written([gzip.compress("\n".join(found).encode())], ".gz")
-    assert lz.io.read_text(files, index_dir=place)[4000] == found[4000]
-    (points,) = place.glob("*.points")
-    content = points.read_bytes()
-    points.unlink()
-    if damage != "removed":
-        points.write_bytes(content[:-1] if damage == "cut" else bytes(len(content)))
-    content_module._compressed.cache_clear()
-    assert lz.io.read_text(files, index_dir=place)[4000] == found[4000]
-    assert points.read_bytes() == content

@@ -6,7 +6,6 @@ import bz2
 import gzip
 import json
 import lzma
-import struct
 import sys
 import zlib
 from collections.abc import Callable
@@ -24,24 +23,9 @@ from lazyckpt.io import content as content_module
 from lazyckpt.io import gzip as gzip_content
 from tests.helpers import printed
 from tests.io.cases import check_reader, folder, written, zstd
-from tests.io.formats import archive, bgzf
+from tests.io.formats import COMPRESSIONS, archive
 
-
-def skippable(data: bytes) -> bytes:
-    return struct.pack("<2I", 0x184D2A50, len(data)) + data
-
-
-PIECES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "gzip": (".gz", gzip.compress),
-    "bgzf": (".bgz", bgzf),
-    "gzip, padded": (".gz", lambda data: gzip.compress(data) + bytes(3)),
-    "zstd": (".zst", zstd.compress),
-    "zstd, skippable": (
-        ".zst",
-        lambda data: skippable(b"x") + zstd.compress(data) + skippable(b""),
-    ),
-}
-STREAMED = {"xz": (".xz", lzma.compress), "bz2": (".bz2", bz2.compress), **PIECES}
+STREAMED = {"xz": (".xz", lzma.compress), "bz2": (".bz2", bz2.compress), **COMPRESSIONS}
 
 
 TEXT = "".join(f"{n} {'word' * (n % 9)}\n" for n in range(1000))
@@ -97,7 +81,7 @@ def test_what_is_damaged_is_named(kind: str, damage: str) -> None:
     message = rf"000\{suffix} is damaged, or no \w+, from byte {len(whole):,} on: "
     with pytest.raises(lz.PipelineError, match=message):
         list(lz.io.iter_text(files[0]))
-    if kind in PIECES:
+    if kind in COMPRESSIONS:
         check_damaged_rows(lz.io.read_text(files), (TEXT + TEXT if damage == "cut" else TEXT))
 
 
@@ -302,7 +286,7 @@ def test_what_is_no_argument_of_a_stream_is_refused() -> None:
 def test_an_expansion_with_random_access_is_entered_where_it_was(
     suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compress = PIECES["gzip" if suffix == ".gz" else "zstd"][1]
+    compress = COMPRESSIONS["gzip" if suffix == ".gz" else "zstd"][1]
     parts = [TEXT[start : start + 2000] for start in range(0, len(TEXT), 2000)]
     files = written([b"".join(compress(part.encode()) for part in parts)] * 2, suffix)
     pipeline = lz.source(files) | lz.flat_map(lz.io.read_text)

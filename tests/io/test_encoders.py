@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import sys
 import tarfile
 from decimal import Decimal
 from fractions import Fraction
@@ -276,7 +277,13 @@ def test_what_is_no_schema_is_refused() -> None:
         convert([{"a": 1}], "tar", schema=SCHEMA)
 
 
-def test_keys_that_json_does_not_have_are_named() -> None:
+@pytest.mark.parametrize("module", ["json", "orjson"])
+def test_keys_that_json_does_not_have_are_named(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And ints that orjson has as floats, whether it is installed or not."""
+    if module == "json":
+        monkeypatch.setitem(sys.modules, "orjson", None)
     for row in ({1: "a", "1": "b"}, {None: 1}, {"a": {True: 1}}, {"a": 2**70 + 1}):
         with pytest.raises(encoders.Unwritable, match=r"row 0 .*it would be read as "):
             convert([row], "jsonl.zst")
@@ -328,7 +335,7 @@ def test_a_missing_package_names_the_extra(
 ) -> None:
     names = {"pyarrow": ["pyarrow"], "zstd": ["backports.zstd", "compression.zstd"]}
     for name in names[module]:
-        monkeypatch.setitem(__import__("sys").modules, name, None)
+        monkeypatch.setitem(sys.modules, name, None)
     extra = "arrow" if form == "parquet" else "zstd"
     with pytest.raises(lz.PipelineError, match=rf'pip install "lazyckpt\[{extra}\]"'):
         convert([{"a": 1}], form)

@@ -20,7 +20,8 @@ from lazyckpt.io import content as content_module
 from lazyckpt.io import gzip as gzip_content
 from tests.helpers import HANGS
 from tests.io.cases import folder, in_fork, written
-from tests.io.test_compressed import PIECES, TEXT, check_damaged_rows
+from tests.io.formats import COMPRESSIONS
+from tests.io.test_compressed import TEXT, check_damaged_rows
 
 
 @pytest.fixture(params=["isal", "zlib"])
@@ -87,14 +88,18 @@ def test_seek_points_are_found_again_where_they_are_lost_or_damaged() -> None:
     files, place = written([BLOCKS["synced"]()], ".txt.gz"), folder()
     assert lz.io.read_text(files, index_dir=place)[3777] == LINES[3777]
     (points,) = place.glob("*.points")
+    content = points.read_bytes()
     for spoil in (
         points.unlink,
         lambda: points.write_bytes(b"none"),
+        lambda: points.write_bytes(bytes(len(content))),
+        lambda: points.write_bytes(content[:-1]),
         lambda: os.truncate(points, 3000),
     ):
         spoil()
         content_module._compressed.cache_clear()
         assert lz.io.read_text(files, index_dir=place)[3888] == LINES[3888]
+        assert points.read_bytes() == content
     rows = lz.io.read_text(files, index_dir=place)
     some = lz.shuffle(seed=0) | lz.take(60) | lz.map(str)
     with lz.run(rows | some, executor=lz.processes(2)) as run:
@@ -149,7 +154,7 @@ def test_a_fork_reads_what_a_thread_is_reading() -> None:
 @pytest.mark.usefixtures("inflating")
 @pytest.mark.parametrize("kind", ["gzip", "bgzf", "gzip, padded"])
 def test_members_that_follow_one_another_are_one_content(kind: str) -> None:
-    suffix, compress = PIECES[kind]
+    suffix, compress = COMPRESSIONS[kind]
     parts = [TEXT[:1000], "", TEXT[1000:]]
     files = written([b"".join(compress(part.encode()) for part in parts)], f".txt{suffix}")
     assert list(lz.io.iter_text(files[0])) == TEXT.splitlines()

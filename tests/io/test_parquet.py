@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from pyarrow.parquet import encryption
 
 import lazyckpt as lz
-from tests.io.cases import folder, in_fork
+from tests.io.cases import check_reader, folder, in_fork
+from tests.io.formats import saved
 
 
 def written(found: list[Any], size: int, **options: Any) -> lz.io.Files:
@@ -117,10 +120,88 @@ def test_columns_are_chosen() -> None:
     files = written([table, table], 9)
     assert lz.io.read_parquet(files, columns=["e", "a"])[1] == {"a": 1, "e": 4}
     assert lz.io.read_parquet(files, columns=["b.d"])[0] == {"b": {"d": 3}}
+    nothing = written([table.slice(1), table], 9)
+    assert [*lz.io.read_parquet(nothing, columns=["b.d", "a"])] == [{"a": 1, "b": {"d": 3}}]
+    others = written([table, pa.table({"a": [1], "b": [{"c": 2}], "e": [4]})], 9)
+    with pytest.raises(lz.ArgumentError, match=r"no column 'b.d' in .*001.parquet"):
+        lz.io.read_parquet(others, columns=["b.d"])
+    others = written([table, pa.table({"b": [{"d": "x", "c": "y"}]})], 9)
+    with pytest.raises(lz.ArgumentError, match=r"'b' is struct<d: string> in .*001.parquet"):
+        lz.io.read_parquet(others, columns=["b.d"])
     with pytest.raises(lz.ArgumentError, match=r"no column 'z' in .*000.parquet, which has \['a'"):
         lz.io.read_parquet(files, columns=["z"])
     state = lz.init(lz.source(lz.io.read_parquet(files)))
     assert state.stages[0].known["length"] == 2
+
+
+class Kms(encryption.KmsClient):  # type: ignore[misc]
+    """Keys that are kept as they are."""
+
+    def __init__(self, _: Any) -> None:
+        super().__init__()
+
+    def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, _: str) -> bytes:
+        return base64.b64decode(wrapped_key)
+
+
+def encrypted(**given: Any) -> Path:
+    """A file of which some is encrypted."""
+    table = pa.table({"a": [1, 2], "secret": [3, 4], "s": [{"x": 1, "y": 2}] * 2})
+    configuration = encryption.EncryptionConfiguration(footer_key="f", **given)
+    factory = encryption.CryptoFactory(Kms)
+    how = factory.file_encryption_properties(encryption.KmsConnectionConfig(), configuration)
+    path = folder() / "a.parquet"
+    with parquet.ParquetWriter(path, table.schema, encryption_properties=how) as out:
+        out.write_table(table)
+    return path
+
+
+def test_columns_that_are_encrypted_are_an_error_where_the_file_is_opened() -> None:
+    path = encrypted(column_keys={"k": ["secret", "s.y"]}, plaintext_footer=True)
+    message = r"'{}' of .*a\.parquet can't be read, .*: it is encrypted: Cannot decrypt"
+    for columns, name in [(None, "secret"), (["a", "secret"], "secret"), (["s"], "s")]:
+        with pytest.raises(lz.ArgumentError, match=message.format(name)):
+            lz.io.read_parquet(path, columns=columns)
+    with pytest.raises(lz.ArgumentError, match=message.format("s.y")):
+        lz.io.read_parquet(path, columns=["a", "s.y"])
+    expected = [{"a": np.int64(n), "s": {"x": 1}} for n in (1, 2)]
+    columns = ["a", "s.x"]
+    check_reader(lz.io.read_parquet(path, columns=columns), expected)
+    some = lz.io.read_parquet(path, columns=columns, filters=[("secret", ">", 9)])
+    assert [*some] == expected  # as what is encrypted leaves out no row group
+    other = encrypted(column_keys={"k": ["a"]}, plaintext_footer=True)
+    with pytest.raises(lz.ArgumentError, match=message.format("a")):
+        lz.io.read_parquet([path, other], columns=["a"])
+
+
+@pytest.mark.parametrize("given", [{"column_keys": {"k": ["a"]}}, {"uniform_encryption": True}])
+def test_a_footer_that_is_encrypted_is_an_error(given: Any) -> None:
+    with pytest.raises(lz.io.RecordError, match=r"a\.parquet: Could not read encrypted metadata"):
+        lz.io.read_parquet(encrypted(**given), columns=["a"])
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_group_without_fields_is_an_error_where_the_file_is_opened(is_nested: bool) -> None:
+    group = pa.struct([pa.field("g", pa.struct([("x", pa.int64())]), nullable=False)])
+    rows = [{"a": n, "s": {"g": {"x": n}}} for n in range(3)]
+    schema = pa.schema([("a", pa.int64()), pa.field("s", group, nullable=False)])
+    content = saved(
+        lambda out: parquet.write_table(pa.Table.from_pylist(rows, schema), out, store_schema=False)
+    )
+    above, more = (b"\x01s\x15", b"\x02\x04") if is_nested else (b"schema\x15", b"\x04\x06")
+    for name, count in ((b"\x01g\x15", b"\x02\x00"), (above, more)):  # how many fields it has
+        before, after = name + count[:1], name + count[1:]
+        assert content.count(before) == 1
+        content = content.replace(before, after)
+    path = folder() / "a.parquet"
+    path.write_bytes(content)
+    for columns in (None, ["s"], ["a", "s"]):
+        with pytest.raises(lz.ArgumentError, match=r"'s' of .*a\.parquet .* without fields"):
+            lz.io.read_parquet(path, columns=columns)
+    assert [*lz.io.read_parquet(path, columns=["a"])] == [{"a": n} for n in range(3)]
 
 
 def test_names_of_columns_are_any_text() -> None:

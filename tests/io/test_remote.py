@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import fsspec
 import pytest
@@ -82,3 +83,19 @@ def test_patterns_match_as_on_disk(pattern: str, yes: list[str], no: list[str]) 
 def test_a_scheme_that_nobody_knows_is_told() -> None:
     with pytest.raises(lz.ArgumentError, match="nowhere"):
         lz.io.files("nowhere://a/b")
+
+
+class _Lookup(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """A file system that finds nothing, by a look-up that fails."""
+
+    def info(self, path: str, **_: Any) -> Any:
+        try:
+            return {}[path]
+        except KeyError as error:
+            raise FileNotFoundError(path) from error
+
+
+def test_a_file_that_is_not_there_is_that_whatever_the_cause() -> None:
+    fsspec.register_implementation("lookup", _Lookup, clobber=True)
+    with pytest.raises(FileNotFoundError, match="file or directory: 'lookup://a/b'"):
+        lz.io.files("lookup://a/b")
