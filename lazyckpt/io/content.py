@@ -13,7 +13,7 @@ import numpy as np
 from lazyckpt.core.checks import one_of
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.block_compressed import BlockCompressedFile
-from lazyckpt.io.decompress import Zstd, check_head, compression_from_suffix, file_chunks
+from lazyckpt.io.decompress import Zstd, compression_from_suffix, file_chunks, plain_chunks
 from lazyckpt.io.gzip import Gzip
 from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.storage import File, Ranges, storage_of
@@ -104,10 +104,7 @@ class ContentScan:
     def chunks(self, file: File) -> Iterator[bytes]:
         """All of what a file holds, which isn't compressed by mistake."""
         content = self.content(file)
-        for number, chunk in enumerate(content.chunks(file)):
-            if content is _plain and not number:
-                check_head(file, None, chunk)
-            yield chunk
+        return plain_chunks(file, CHUNK) if content is _plain else content.chunks(file)
 
 
 def infer_compression(path: str) -> str:

@@ -279,3 +279,11 @@ def file_chunks(file: File, size: int) -> Iterator[bytes]:
     storage = storage_of(file.path)
     for start in range(0, file.size, size):
         yield storage.read(file, start, min(start + size, file.size))
+
+
+def plain_chunks(file: File, size: int) -> Iterator[bytes]:
+    """Yield the same of a file that isn't compressed, which its first bytes are to say too."""
+    for number, chunk in enumerate(file_chunks(file, size)):
+        if not number:
+            check_head(file, None, chunk)
+        yield chunk

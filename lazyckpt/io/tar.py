@@ -278,7 +278,8 @@ def read_tar(
 
     Members in a row whose names are alike up to the first dot are a sample: `dir/7.jpg` and
     `dir/7.seg.png` are `{"__key__": "dir/7", "jpg": ..., "seg.png": ...}`, extensions in lower
-    case. Members without a dot, folders and links are left out. Decoding is `map`'s. A `.tar.idx`
+    case. Members without a dot, folders and links are left out. An archive ends at its first block
+    of zeros, as for `tarfile`, even if a second archive follows. Decoding is `map`'s. A `.tar.idx`
     of Megatron Energon beside a file is read in place of an index.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
