@@ -15,9 +15,9 @@ from lazyckpt.combinators.source import source
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes
 from lazyckpt.io.conversion import FORMATS, LISTING, convert
-from lazyckpt.io.decompress import compression_of
+from lazyckpt.io.decompress import compression_from_suffix
 from lazyckpt.io.files import files
-from lazyckpt.io.indexing import READERS, format_of
+from lazyckpt.io.index_command import READERS, format_of
 from lazyckpt.io.stream import iter_jsonl, iter_text
 from lazyckpt.pipeline import Pipeline
 
@@ -71,7 +71,7 @@ def run(chosen: argparse.Namespace) -> int:
     begun = perf_counter()
     form = chosen.read_as or format_of(listed)
     pipeline: Pipeline[Any]
-    if form in _STREAMS and any(compression_of(file.path) for file in listed):
+    if form in _STREAMS and any(compression_from_suffix(file.path) for file in listed):
         pipeline = source(listed) | flat_map(_STREAMS[form])  # by number they are read twice
     else:
         given = {"index_dir": chosen.index_dir, "executor": executor, "progress": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from lazyckpt.cli.arguments import add_reading
-from lazyckpt.io.indexing import READERS, indexing
+from lazyckpt.io.index_command import READERS, build_indices
 
 DESCRIPTION = """\
 Finds where rows begin and keeps that where readers look for it. A file that is indexed already
@@ -30,4 +30,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    return indexing(chosen.patterns, chosen.format, chosen.index_dir, chosen.workers)
+    return build_indices(chosen.patterns, chosen.format, chosen.index_dir, chosen.workers)

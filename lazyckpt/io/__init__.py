@@ -6,12 +6,12 @@
 
 Names are imported when first used. Each module imports only from those before it:
 
-- locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
-- stored_file, decompress, last_used, compressed, gzip
+- locks, cache, mapped_arrays, glob_paths, range_cache, storage, remote, files, progress, index
+- file_object, decompress, lru_cache, block_compressed, gzip
 - content, rows, lines, records
 - columns, schemas, groups
 - text, csv and a reader for each other format
-- stream, encoders, conversion, indexing
+- stream, writers, conversion, index_command
 """
 
 from __future__ import annotations

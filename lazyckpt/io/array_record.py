@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.last_used import LastUsed
+from lazyckpt.io.lru_cache import LRUCache
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
 
@@ -22,7 +22,7 @@ class _Reader(NamedTuple):
     size: int = 1
 
 
-_readers = LastUsed[_Reader](_MOST_OPEN)
+_readers = LRUCache[_Reader](_MOST_OPEN)
 
 
 def _reader(file: File) -> Any:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import TEXTS
+from lazyckpt.io.file_object import FileObject
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries, opened
 from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.storage import File, is_local, optional_module, storage_of
-from lazyckpt.io.stored_file import StoredFile
 
 _LONGEST_HEAD = 1 << 20  # bytes that may say what a record batch is
 
@@ -81,7 +81,7 @@ class BatchScan:
                 )
 
 
-class _Heads(StoredFile):
+class _Heads(FileObject):
     """A file elsewhere, of which only what says what comes is fetched, and zeros for the rest."""
 
     def read(self, size: int | None = -1) -> bytes:

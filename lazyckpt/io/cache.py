@@ -37,14 +37,14 @@ def cache_bytes() -> int:
     return int(given or 1 << 34)
 
 
-def write_whole(path: str, content: bytes) -> None:
+def write_atomically(path: str, content: bytes) -> None:
     """Write a file: the whole of it, or nothing."""
-    with writing(path) as temporary:
+    with atomic_writer(path) as temporary:
         Path(temporary).write_bytes(content)
 
 
 @contextmanager
-def writing(path: str) -> Iterator[str]:
+def atomic_writer(path: str) -> Iterator[str]:
     """A path to write to, which becomes `path` once that is done without an error."""
     temporary = f"{path}.{uuid4().hex[:16]}.tmp"
     try:
@@ -82,7 +82,7 @@ def remove_unused(folder: str, most: int) -> None:
 
 
 @contextmanager
-def storing(folder: str) -> Iterator[None]:
+def cache_errors(folder: str) -> Iterator[None]:
     """Errors of a cache folder say where it is, and how to have another."""
     try:
         os.makedirs(folder, exist_ok=True)
@@ -97,7 +97,7 @@ def storing(folder: str) -> Iterator[None]:
 
 
 @contextmanager
-def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
+def build_lock(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
     """Whether there is something to do, once no other process does it."""
     if is_done():
         yield False

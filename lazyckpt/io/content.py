@@ -12,10 +12,10 @@ import numpy as np
 
 from lazyckpt.core.checks import one_of
 from lazyckpt.errors import ArgumentError
-from lazyckpt.io.compressed import BlockCompressed
-from lazyckpt.io.decompress import Zstd, check_head, compression_of, file_chunks
+from lazyckpt.io.block_compressed import BlockCompressedFile
+from lazyckpt.io.decompress import Zstd, compression_from_suffix, file_chunks, plain_chunks
 from lazyckpt.io.gzip import Gzip
-from lazyckpt.io.numbers import Numbers
+from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.storage import File, Ranges, storage_of
 
 Compression: TypeAlias = Literal["infer", "none", "gzip", "zstd"] | Zstd
@@ -39,14 +39,14 @@ class Content(Protocol):
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         """Those of several ranges."""
 
-    def block_begins(self, file: File) -> Numbers:
+    def block_begins(self, file: File) -> Uint64Array:
         """The offsets at which what is decompressed together begins."""
 
     def size(self, file: File) -> int:
         """How many bytes there are, once they were read from the front."""
 
 
-class Summed(Iterator[bytes]):
+class ChecksummedChunks(Iterator[bytes]):
     """Chunks, and in `sum` the checksum of those that have come."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -67,7 +67,7 @@ class _Plain:
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         return storage_of(file.path).read_ranges(file, ranges)
 
-    def block_begins(self, file: File) -> Numbers:
+    def block_begins(self, file: File) -> Uint64Array:
         return np.zeros(1, np.uint64)
 
     def size(self, file: File) -> int:
@@ -77,15 +77,15 @@ class _Plain:
 _plain = _Plain()
 
 
-def content_of(path: str, compression: str | Zstd, folder: str) -> Content:
+def open_content(path: str, compression: str | Zstd, folder: str) -> Content:
     """How a file is read, by its compression; `folder` is where seek points are kept."""
-    kind = inferred(path) if compression == "infer" else compression
+    kind = infer_compression(path) if compression == "infer" else compression
     return _plain if kind == "none" else _compressed(kind, folder)
 
 
 @lru_cache
 def _compressed(kind: str | Zstd, folder: str) -> Content:
-    return Gzip(folder) if kind == "gzip" else BlockCompressed(kind, folder)
+    return Gzip(folder) if kind == "gzip" else BlockCompressedFile(kind, folder)
 
 
 @dataclass(frozen=True)
@@ -99,20 +99,17 @@ class ContentScan:
 
     def content(self, file: File) -> Content:
         """What a file holds."""
-        return content_of(file.path, self.compression, self.folder)
+        return open_content(file.path, self.compression, self.folder)
 
     def chunks(self, file: File) -> Iterator[bytes]:
         """All of what a file holds, which isn't compressed by mistake."""
         content = self.content(file)
-        for number, chunk in enumerate(content.chunks(file)):
-            if content is _plain and not number:
-                check_head(file, None, chunk)
-            yield chunk
+        return plain_chunks(file, CHUNK) if content is _plain else content.chunks(file)
 
 
-def inferred(path: str) -> str:
+def infer_compression(path: str) -> str:
     """The compression that a name says."""
-    kind = compression_of(path) or "none"
+    kind = compression_from_suffix(path) or "none"
     if kind not in ("none", "gzip", "zstd"):
         raise ArgumentError(
             f"{path}: .{path.rpartition('.')[2]} has no random access; read it as a stream: "

@@ -18,13 +18,13 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import Unfit, boolean, brief, checked, one_of, positive
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError, StorageError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.cache import FULL, write_whole, writing
-from lazyckpt.io.encoders import Encoder, JsonLines, Parquet, Tar, Tokens
+from lazyckpt.io.cache import FULL, atomic_writer, write_atomically
 from lazyckpt.io.files import Files
 from lazyckpt.io.locks import exclusive_lock
-from lazyckpt.io.progress import shown
+from lazyckpt.io.progress import progress_bar
 from lazyckpt.io.storage import storage_of
 from lazyckpt.io.tokens import MEGATRON_TYPES, numbers_check
+from lazyckpt.io.writers import JsonLinesWriter, ParquetWriter, TarWriter, TokensWriter, Writer
 from lazyckpt.pipeline import Pipeline, run
 from lazyckpt.run import Run
 
@@ -34,11 +34,11 @@ LISTING = "listing.json"
 
 _LOG = "progress.jsonl"
 _VERSION = 1
-_ENCODERS: dict[str, Callable[..., Encoder]] = {
-    "parquet": lambda folder, dtype, schema: Parquet(folder, schema),
-    "jsonl.zst": lambda folder, dtype, schema: JsonLines(),
-    "tar": lambda folder, dtype, schema: Tar(),
-    "tokens": lambda folder, dtype, schema: Tokens(dtype),
+_ENCODERS: dict[str, Callable[..., Writer]] = {
+    "parquet": lambda folder, dtype, schema: ParquetWriter(folder, schema),
+    "jsonl.zst": lambda folder, dtype, schema: JsonLinesWriter(),
+    "tar": lambda folder, dtype, schema: TarWriter(),
+    "tokens": lambda folder, dtype, schema: TokensWriter(dtype),
 }
 FORMATS = tuple(_ENCODERS)
 
@@ -132,7 +132,7 @@ def convert(
         rows = stack.enter_context(run(given, log.state, executor=executor, on_error=on_error))
         if not log.is_done:
             total = length if isinstance(length, int) else None
-            items = shown(rows, total, shows, "convert", "row", rows.state.items)
+            items = progress_bar(rows, total, shows, "convert", "row", rows.state.items)
             try:
                 _write_all(items, rows, log, encoder)
                 log.finish()
@@ -143,7 +143,7 @@ def convert(
     return log.listed(encoder.suffixes[0])
 
 
-def _write_all(rows: Iterable[Any], done: Run[Any], log: _Log, encoder: Encoder) -> None:
+def _write_all(rows: Iterable[Any], done: Run[Any], log: _Log, encoder: Writer) -> None:
     """Write the rows that are left; `done` knows the state after them."""
     items, first = iter(rows), done.state.items
     for item in items:
@@ -152,7 +152,7 @@ def _write_all(rows: Iterable[Any], done: Run[Any], log: _Log, encoder: Encoder)
         names = [f"{len(log.chunks):06}{suffix}" for suffix in encoder.suffixes]
         taken = chain([item], islice(items, log.header["rows_per_file"] - 1))
         with ExitStack() as stack:
-            paths = [stack.enter_context(writing(os.path.join(log.folder, n))) for n in names]
+            paths = [stack.enter_context(atomic_writer(os.path.join(log.folder, n))) for n in names]
             encoder.write(taken, first, *paths)
             found = [_described(name, path) for name, path in zip(names, paths, strict=True)]
         state = done.state
@@ -184,7 +184,7 @@ class _Log:
             if _is_ours(name) and name.endswith(".tmp"):  # of one that was killed
                 os.remove(os.path.join(folder, name))
         if not self.is_done and _LOG not in names:
-            write_whole(self._path, _line(header))
+            write_atomically(self._path, _line(header))
         try:
             found = self._finished() if self.is_done else self._begun()
             sizes = {file["name"]: file["bytes"] for file in self._files()}
@@ -233,7 +233,7 @@ class _Log:
         """Write the listing, which takes the place of the log."""
         rows = sum(chunk["rows"] for chunk in self.chunks)
         found = {"rows": rows, "chunks": self.chunks, "state": self.state}
-        write_whole(self._listing, _line({**self.header, **found}))
+        write_atomically(self._listing, _line({**self.header, **found}))
         os.remove(self._path)
         self.is_done = True
 

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import Unfit, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import CHUNK, Compression, ContentScan, Summed
+from lazyckpt.io.content import CHUNK, ChecksummedChunks, Compression, ContentScan
+from lazyckpt.io.file_object import ChunkStream
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import encoding_check
-from lazyckpt.io.numbers import Numbers
+from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File
-from lazyckpt.io.stored_file import ChunkStream
 from lazyckpt.io.text import is_utf8
 
 _BOM = codecs.BOM_UTF8
@@ -62,7 +62,7 @@ class CsvScan(ContentScan):
         )
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
-        chunks = Summed(self.chunks(file))
+        chunks = ChecksummedChunks(self.chunks(file))
         count = last = 0
         for ends in self._ends(chunks):
             if len(ends):
@@ -166,7 +166,7 @@ class CsvRows(Records[dict[str, str]]):
         (fields,) = self._parsed(record)
         return self._row(fields)
 
-    def decode_all(self, content: bytes, bounds: Numbers) -> list[dict[str, str]]:
+    def decode_all(self, content: bytes, bounds: Uint64Array) -> list[dict[str, str]]:
         return list(map(self._row, self._parsed(content)))
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from lazyckpt.core.checks import Unfit, at_least, checked
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.io.storage import File, missing, storage_of
+from lazyckpt.io.storage import File, missing_package_error, storage_of
 
 _RAW = 1 << 18  # bytes of a file that are read at once
 _MADE = 1 << 20  # bytes that are made at once, so that a zip bomb fills no memory
@@ -74,7 +74,7 @@ def zstd_module() -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise missing(name, "zstd", "reading .zst") from error
+        raise missing_package_error(name, "zstd", "reading .zst") from error
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ _HEAD = 4  # bytes that say what a file is
 _PADDED = {"gzip", "xz"}  # zeros may stand between pieces
 
 
-def compression_of(path: str) -> str | None:
+def compression_from_suffix(path: str) -> str | None:
     """Return the compression that a file name ends with, of those that are read from the front."""
     suffix = path.rpartition(".")[2].lower()
     for name in _OTHERS:
@@ -219,7 +219,9 @@ class Damaged(PipelineError):
     is_cut = False
 
 
-def damaged(file: File, kind: Kind, begin: int, reason: object, *, is_cut: bool = False) -> Damaged:
+def damaged_error(
+    file: File, kind: Kind, begin: int, reason: object, *, is_cut: bool = False
+) -> Damaged:
     """Return the error of a piece that can't be decompressed."""
     error = Damaged(
         f"{file.path} is damaged, or no {name_of(kind)}, from byte {begin:,} on: {reason}"
@@ -228,7 +230,7 @@ def damaged(file: File, kind: Kind, begin: int, reason: object, *, is_cut: bool 
     return error
 
 
-def pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
+def decompressed_pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
     """Yield the content of a file in parts, each with where in the file its piece begins.
 
     A piece is a member of gzip, a frame of zstd, or a stream of xz or bz2.
@@ -253,14 +255,14 @@ def pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
                 made = inner.decompress(data, _MADE)
             except Exception as error:  # each library's own
                 _check_options(file, error)
-                raise damaged(file, kind, begin, error) from error
+                raise damaged_error(file, kind, begin, error) from error
             data = b""
             if made:
                 yield made, begin
             if inner.eof:
                 data, inner = inner.unused_data, None
     if inner is not None:
-        raise damaged(file, kind, begin, "it ends too early", is_cut=True)
+        raise damaged_error(file, kind, begin, "it ends too early", is_cut=True)
 
 
 def _check_options(file: File, error: Exception) -> None:
@@ -277,3 +279,11 @@ def file_chunks(file: File, size: int) -> Iterator[bytes]:
     storage = storage_of(file.path)
     for start in range(0, file.size, size):
         yield storage.read(file, start, min(start + size, file.size))
+
+
+def plain_chunks(file: File, size: int) -> Iterator[bytes]:
+    """Yield the same of a file that isn't compressed, which its first bytes are to say too."""
+    for number, chunk in enumerate(file_chunks(file, size)):
+        if not number:
+            check_head(file, None, chunk)
+        yield chunk

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import at_least, boolean, brief, checked
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
-from lazyckpt.io.cache import write_whole
-from lazyckpt.io.content import content_of
-from lazyckpt.io.numbers import hashed
-from lazyckpt.io.patterns import inode
+from lazyckpt.io.cache import write_atomically
+from lazyckpt.io.content import open_content
+from lazyckpt.io.glob_paths import inode
+from lazyckpt.io.mapped_arrays import short_digest
 from lazyckpt.io.range_cache import BLOCK, RangeCache
-from lazyckpt.io.storage import File, difference, is_local, storage_of
+from lazyckpt.io.storage import File, describe_change, is_local, storage_of
 
 CACHE_BYTES = 1 << 34
 
@@ -137,7 +137,7 @@ class Files(Sequence[File]):
         skipped, plain, numbered = len(self.root), 0, 0
         for number, (file, found) in enumerate(zip(self, sums, strict=True), 1):
             text = f"{file.path[skipped:]}\n{file.size}\n{file.digest}\n{found}"
-            value = int(hashed(text)[:16], 16)
+            value = int(short_digest(text)[:16], 16)
             plain, numbered = plain + value, numbered + number * value
         return f"{plain % _PRIME:08x}{numbered % _PRIME:08x}"
 
@@ -154,7 +154,7 @@ class Files(Sequence[File]):
     def to_json(self) -> str:
         """The listing as one line of JSON."""
         rows = [[file.path, file.size, file.version, file.digest] for file in self._files]
-        check = hashed(json.dumps(rows))
+        check = short_digest(json.dumps(rows))
         return json.dumps({"lazyckpt_files": _FORMAT, "check": check, "files": rows})
 
     @staticmethod
@@ -175,7 +175,7 @@ class Files(Sequence[File]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the listing to a file: the whole of it, or nothing."""
-        write_whole(os.fspath(path), f"{self.to_json()}\n".encode())
+        write_atomically(os.fspath(path), f"{self.to_json()}\n".encode())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Files:
@@ -208,7 +208,7 @@ class Files(Sequence[File]):
                 return f"file {number}, {was.path}, is gone"
             now = self[mine[was.path]]
             if not _is_same(was, now):
-                return f"file {number}, {was.path}: {difference(was, now)}"
+                return f"file {number}, {was.path}: {describe_change(was, now)}"
             if mine[was.path] != number:
                 known = {file.path for file in saved}
                 added = next((f.path for f in self[: mine[was.path]] if f.path not in known), None)
@@ -308,7 +308,7 @@ def _is_same(was: File, now: File) -> bool:
 
 def _digested(file: File) -> File:
     found = blake2b(digest_size=8)
-    for chunk in content_of(file.path, "none", "").chunks(file):
+    for chunk in open_content(file.path, "none", "").chunks(file):
         found.update(chunk)
     return replace(file, digest=found.hexdigest())
 

@@ -17,13 +17,13 @@ from lazyckpt.core.prng import Indices
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import Columns, column_names, columns_of, joined, row, rows
+from lazyckpt.io.file_object import FileObject
 from lazyckpt.io.files import as_files
 from lazyckpt.io.index import Index, Scan
-from lazyckpt.io.last_used import LastUsed
+from lazyckpt.io.lru_cache import LRUCache
 from lazyckpt.io.rows import RecordError, Rows, shifted
 from lazyckpt.io.schemas import common_type, flaw_of, schema_digest
 from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, unreadable
-from lazyckpt.io.stored_file import StoredFile
 
 CACHE_BYTES = 1 << 28
 
@@ -54,7 +54,7 @@ def opened(file: File, *, is_mapped: bool = False) -> Any:
     """The bytes of a file, as pyarrow has files; mapped, or read into memory of its own."""
     arrow = optional_module("pyarrow", "arrow", "reading tables")
     if not is_local(file.path):
-        return arrow.PythonFile(StoredFile(file), mode="r")
+        return arrow.PythonFile(FileObject(file), mode="r")
     check_unchanged(file)  # it may be gone
     found = (arrow.memory_map if is_mapped else arrow.OSFile)(file.path)
     check_unchanged(file)
@@ -109,7 +109,7 @@ class GroupedRows(Rows[dict[str, Any]]):
         optional_module("pyarrow", "arrow", reader)
         listed = as_files(files, reader)
         self.columns = checked(reader, "columns", columns, optional(column_names))
-        self._cache = LastUsed[_Decoded](checked(reader, "cache_bytes", cache_bytes, natural))
+        self._cache = LRUCache[_Decoded](checked(reader, "cache_bytes", cache_bytes, natural))
         shows = checked(reader, "progress", progress, boolean)
         self.row_index = Index(listed, scan, index_dir, executor=executor, progress=shows)
         given = {"columns": self.columns, **arguments}

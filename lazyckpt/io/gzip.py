@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyckpt.io.cache import storing, write_whole
-from lazyckpt.io.compressed import BlockCompressed, good_bytes
-from lazyckpt.io.decompress import damaged
-from lazyckpt.io.last_used import LastUsed
-from lazyckpt.io.numbers import Numbers, touch
+from lazyckpt.io.block_compressed import BlockCompressedFile, good_bytes
+from lazyckpt.io.cache import cache_errors, write_atomically
+from lazyckpt.io.decompress import damaged_error
+from lazyckpt.io.file_object import FileObject
+from lazyckpt.io.lru_cache import LRUCache
+from lazyckpt.io.mapped_arrays import Uint64Array, touch
 from lazyckpt.io.storage import File, optional_module
-from lazyckpt.io.stored_file import StoredFile
 
 SPACING = 1 << 21  # bytes between seek points, each of which has a window of 32 KiB
 LARGE = 1 << 22  # bytes of a member from which on it has seek points
@@ -37,16 +37,16 @@ class _Reader(NamedTuple):
     """A file that indexed_gzip reads, with its seek points in memory, which take `size` bytes."""
 
     opened: Any
-    source: StoredFile
+    source: FileObject
     size: int
 
 
-class Gzip(BlockCompressed):
+class Gzip(BlockCompressedFile):
     """Files of small members, as bgzip writes them, or of large ones with seek points."""
 
     def __init__(self, folder: str) -> None:
         super().__init__("gzip", folder)
-        self.readers = LastUsed[_Reader](_KEPT)
+        self.readers = LRUCache[_Reader](_KEPT)
 
     def chunks(self, file: File) -> Iterator[bytes]:
         yield from super().chunks(file)
@@ -56,7 +56,7 @@ class Gzip(BlockCompressed):
     def check_piece(self, file: File, begin: int, size: int) -> None:
         """Accept any: a large one gets seek points."""
 
-    def read_bounds(self, file: File) -> Numbers:
+    def read_bounds(self, file: File) -> Uint64Array:
         members = super().read_bounds(file)
         if not _is_large(members):
             return members
@@ -88,9 +88,9 @@ class Gzip(BlockCompressed):
             self._read_points(file, opened)
         return _Reader(opened, source, _WINDOW * len([*opened.seek_points()]))
 
-    def _opened(self, file: File, **options: int) -> tuple[StoredFile, Any]:
+    def _opened(self, file: File, **options: int) -> tuple[FileObject, Any]:
         library = optional_module("indexed_gzip", "gzip", "random access in .gz")
-        source = StoredFile(file, int(super().read_bounds(file)[0, -1]))  # what isn't damaged
+        source = FileObject(file, int(super().read_bounds(file)[0, -1]))  # what isn't damaged
         return source, library.IndexedGzipFile(fileobj=source, **options)
 
     def _path(self, file: File) -> str:
@@ -107,11 +107,11 @@ class Gzip(BlockCompressed):
             opened.build_full_index()
             opened.export_index(fileobj=points)
         except Exception as error:
-            raise source.error or damaged(file, self.kind, 0, error) from error
-        with storing(self.folder):
-            write_whole(self._path(file), zlib.compress(points.getbuffer()))
+            raise source.error or damaged_error(file, self.kind, 0, error) from error
+        with cache_errors(self.folder):
+            write_atomically(self._path(file), zlib.compress(points.getbuffer()))
 
 
-def _is_large(members: Numbers) -> bool:
+def _is_large(members: Uint64Array) -> bool:
     begins = members[1]
     return len(begins) > 1 and int((begins[1:] - begins[:-1]).max()) > LARGE

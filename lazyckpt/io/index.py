@@ -15,28 +15,28 @@ from lazyckpt.combinators.source import source
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.io.cache import (
-    alone,
+    atomic_writer,
+    build_lock,
     cache_bytes,
+    cache_errors,
     cache_folder,
     remove_abandoned,
     remove_unused,
-    storing,
-    writing,
 )
 from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.numbers import (
+from lazyckpt.io.mapped_arrays import (
     SMALL,
-    Numbers,
-    content_sum,
-    entries_of,
-    hashed,
-    mapped_numbers,
-    write_numbers,
+    Uint64Array,
+    array_length,
+    map_array,
+    short_digest,
+    stored_checksum,
+    write_array,
 )
-from lazyckpt.io.progress import shown
+from lazyckpt.io.progress import progress_bar
 from lazyckpt.io.rows import RecordError
-from lazyckpt.io.storage import File, check_unchanged, open_limit, seen_from
+from lazyckpt.io.storage import File, check_unchanged, open_limit, relative_path
 from lazyckpt.pipeline import run
 
 _KEPT = 1 << 26  # bytes of entries that are kept in memory
@@ -97,18 +97,18 @@ class Index:
     ) -> None:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
-        self._kept: dict[int, Numbers] = {}
+        self._kept: dict[int, Uint64Array] = {}
         self._size = 0  # of what is kept
         executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
 
-    def entries(self, number: int) -> Numbers:
+    def entries(self, number: int) -> Uint64Array:
         """The entries of a file; of several columns in rows."""
         found = self._kept.get(number)
         return self._keep(number) if found is None else found
 
-    def _keep(self, number: int) -> Numbers:
+    def _keep(self, number: int) -> Uint64Array:
         found = self._open(number)
         if self._size + _cost(found) > _KEPT:  # as one that is used again is soon opened again
             self._kept, self._size = {}, 0
@@ -136,14 +136,14 @@ class Index:
     @property
     def _counts_path(self) -> str:
         names = [_key(file, self.scan, self.folder) for file in self.files]
-        return os.path.join(self.folder, f"{hashed(*names)}.counts")
+        return os.path.join(self.folder, f"{short_digest(*names)}.counts")
 
-    def _open(self, number: int) -> Numbers:
+    def _open(self, number: int) -> Uint64Array:
         """The entries of a file, mapped into memory; of several columns in rows."""
-        found = mapped_numbers(self.path(number), self.scan.columns)
+        found = map_array(self.path(number), self.scan.columns)
         if found is None:  # lost since, or damaged
             write_entries(self.scan, self.folder, self.files[number])
-            found = mapped_numbers(self.path(number), self.scan.columns)
+            found = map_array(self.path(number), self.scan.columns)
         if found is None or _rows(len(found), self.scan) != self.counts[number]:
             raise PipelineError(
                 f"the index of {self.files[number].path} is damaged: remove {self.path(number)} "
@@ -154,8 +154,10 @@ class Index:
     def _build(self, executor: Executor | None, progress: bool) -> NDArray[np.int64]:
         path = self._counts_path
         with (
-            storing(self.folder),
-            alone(f"{path}.lock", lambda: _read_counts(path, len(self.files)) is not None) as todo,
+            cache_errors(self.folder),
+            build_lock(
+                f"{path}.lock", lambda: _read_counts(path, len(self.files)) is not None
+            ) as todo,
         ):
             if todo:
                 remove_abandoned(self.folder)
@@ -163,16 +165,16 @@ class Index:
                     remove_unused(self.folder, cache_bytes())
                 self._scan_all(executor, progress)
                 numbers = range(len(self.files))
-                pairs = [(self._count(n), content_sum(self.path(n))) for n in numbers]
-                with writing(path) as temporary:
-                    write_numbers(temporary, [np.array(pairs, np.uint64)], 2)
+                pairs = [(self._count(n), stored_checksum(self.path(n))) for n in numbers]
+                with atomic_writer(path) as temporary:
+                    write_array(temporary, [np.array(pairs, np.uint64)], 2)
         found = _read_counts(path, len(self.files))
         if found is None:
             raise PipelineError(f"the index {path} was removed while it was built")
         return found
 
     def _count(self, number: int) -> int:
-        size = entries_of(self.path(number))
+        size = array_length(self.path(number))
         if size is None:
             raise PipelineError(
                 f"the index of {self.files[number].path} isn't in {self.folder}: an executor's "
@@ -182,10 +184,12 @@ class Index:
 
     def _scan_all(self, executor: Executor | None, progress: bool) -> None:
         paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
-        new = [file for file, path in paths.items() if entries_of(path) is None]
+        new = [file for file, path in paths.items() if array_length(path) is None]
         pipeline = source(new) | mapped(partial(_scanned, self.scan, self.folder))
         with run(pipeline, executor=executor) as done:
-            errors = [error for error in shown(done, len(new), progress, "index", "file") if error]
+            errors = [
+                error for error in progress_bar(done, len(new), progress, "index", "file") if error
+            ]
         if errors:
             if len(errors) > 1:
                 errors[0].add_note(f"{len(errors) - 1:,} more files can't be indexed")
@@ -228,7 +232,7 @@ def index(
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
 
 
-def _cost(entries: Numbers) -> int:
+def _cost(entries: Uint64Array) -> int:
     """What entries take of what may be kept: their bytes, or a place among what is mapped."""
     return entries.nbytes if entries.nbytes <= SMALL else 4 * _KEPT // open_limit()
 
@@ -251,13 +255,13 @@ def write_entries(scan: Scan, folder: str, file: File) -> None:
 
 
 def _write_entries(scan: Scan, folder: str, file: File) -> None:
-    with storing(folder), writing(_entries_path(scan, folder, file)) as temporary:
-        write_numbers(temporary, scan(file), scan.columns)
+    with cache_errors(folder), atomic_writer(_entries_path(scan, folder, file)) as temporary:
+        write_array(temporary, scan(file), scan.columns)
         check_unchanged(file)
 
 
 def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:
-    found = mapped_numbers(path, 2)
+    found = map_array(path, 2)
     return None if found is None or len(found) != length else found.astype(np.int64)
 
 
@@ -266,8 +270,8 @@ def _rows(entries: int, scan: Scan) -> int:
 
 
 def _entries_path(scan: Scan, folder: str, file: File) -> str:
-    return os.path.join(folder, f"{hashed(_key(file, scan, folder))}.index")
+    return os.path.join(folder, f"{short_digest(_key(file, scan, folder))}.index")
 
 
 def _key(file: File, scan: Scan, folder: str) -> str:
-    return f"{seen_from(folder, file.path)}\n{file.size}\n{file.version}\n{scan.name}"
+    return f"{relative_path(folder, file.path)}\n{file.size}\n{file.version}\n{scan.name}"

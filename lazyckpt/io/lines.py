@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit
-from lazyckpt.io.content import ContentScan, Summed
+from lazyckpt.io.content import ChecksummedChunks, ContentScan
 from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File
@@ -38,7 +38,7 @@ class LineScan(ContentScan):
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
-        chunks = Summed(self.chunks(file))
+        chunks = ChecksummedChunks(self.chunks(file))
         first, count = 0, 0  # where the first row ends, and how many there are
         for ends in self._ends(chunks):
             if len(ends):

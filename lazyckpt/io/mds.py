@@ -20,7 +20,7 @@ from lazyckpt.core.checks import brief, checked, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
-from lazyckpt.io.content import ContentScan, inferred
+from lazyckpt.io.content import ContentScan
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
@@ -189,19 +189,14 @@ class _SampleScan(ContentScan):
         return f"shard {self.compression}"
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
-        head, size, needed = b"", 0, 4  # bytes at the front, of all, and how many of them count
-        is_plain = inferred(file.path) == "none"  # others are read to the end, for their pieces
-        for chunk in self.content(file).chunks(file):
-            size += len(chunk)
-            if len(head) < needed:
-                head += chunk
-                needed = 4 * (int(np.frombuffer(head, "<u4", 1)[0]) + 2) if len(head) > 3 else 4
-            if is_plain and not len(head) < needed <= file.size:
-                size = file.size
-                break
-        offsets = np.frombuffer(head[4:needed], "<u4", len(head[4:needed]) // 4).astype(np.int64)
-        steps = np.diff(offsets, prepend=needed, append=size)
-        if len(head) < max(8, needed) or (steps < 0).any() or steps[-1]:
+        content = self.content(file)
+        size = content.size(file)
+        (head,) = content.read_ranges(file, [(0, min(4, size))])
+        first = 4 * (int.from_bytes(head, "little") + 2)  # after the count and the offsets
+        (found,) = content.read_ranges(file, [(4, first if first <= size else 4)])
+        offsets = np.frombuffer(found, "<u4").astype(np.int64)
+        steps = np.diff(offsets, prepend=first, append=size)
+        if not len(offsets) or (steps < 0).any() or steps[-1]:
             raise RecordError(f"{file.path}: no shard, or it is cut: it has {size:,} bytes")
         yield offsets.astype(np.uint64)
         return zlib.crc32(offsets.tobytes())

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries, opened
-from lazyckpt.io.last_used import LastUsed
-from lazyckpt.io.numbers import hashed
+from lazyckpt.io.lru_cache import LRUCache
+from lazyckpt.io.mapped_arrays import short_digest
 from lazyckpt.io.rows import decoding
 from lazyckpt.io.storage import File, optional_module, storage_of
 
@@ -84,7 +84,7 @@ class _Footer(NamedTuple):
     checksum: int
 
 
-_footers = LastUsed[_Footer](1 << 26)
+_footers = LRUCache[_Footer](1 << 26)
 
 
 def _footer(file: File) -> _Footer:
@@ -133,7 +133,7 @@ class _ParquetRows(GroupedRows):
     @property
     def source_identity(self) -> dict[str, Any]:
         filters = self.arguments.get("filters")
-        more = {} if filters is None else {"filters": hashed(repr(_ordered(filters)))[:16]}
+        more = {} if filters is None else {"filters": short_digest(repr(_ordered(filters)))[:16]}
         return {**super().source_identity, **more}
 
     def open(self, file: File) -> Any:

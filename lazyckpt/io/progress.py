@@ -10,7 +10,7 @@ from lazyckpt.monitoring.bar import tqdm
 T = TypeVar("T")
 
 
-def shown(
+def progress_bar(
     items: Iterable[T], total: int | None, progress: bool, what: str, unit: str, done: int = 0
 ) -> Iterable[T]:
     """The items, with a bar: of `total`, of which so many are done, in this unit."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lazyckpt.errors import PipelineError
-from lazyckpt.io.cache import FULL, write_whole
+from lazyckpt.io.cache import FULL, write_atomically
 from lazyckpt.io.locks import exclusive_lock
-from lazyckpt.io.numbers import hashed
+from lazyckpt.io.mapped_arrays import short_digest
 
 Fetch: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
 
@@ -48,7 +48,7 @@ class RangeCache:
             ranges: From where to where.
             fetch: What gives ranges that aren't there.
         """
-        file = _File(self, hashed(name), size, fetch)
+        file = _File(self, short_digest(name), size, fetch)
         wanted = [[*_parts(start, stop)] for start, stop in ranges]
         found = {part: file.kept(*part) for parts in wanted for part in parts}
         missing = sorted({part[0] for part, content in found.items() if content is None})
@@ -118,7 +118,7 @@ class _File:
         folder = self._folder(number)
         try:
             self._make_room(folder)
-            write_whole(self._path(number), block)
+            write_atomically(self._path(number), block)
         except FileNotFoundError:  # another one made room, where there are no locks
             pass
         except OSError as error:

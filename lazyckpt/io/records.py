@@ -15,10 +15,10 @@ from lazyckpt.core.checks import boolean, checked, positive
 from lazyckpt.errors import PipelineError, SourceChanged, StorageError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import cache_folder
-from lazyckpt.io.content import Content, compression_check, content_of
+from lazyckpt.io.content import Content, compression_check, open_content
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index, Scan
-from lazyckpt.io.numbers import Numbers
+from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.rows import Rows
 
 T = TypeVar("T", covariant=True)
@@ -66,7 +66,7 @@ class Options:
         return Options, (self.compression, self.max_record_bytes, self.index_dir, None, False)
 
 
-class ArrayOnDemand:
+class LazyArray:
     """What NumPy makes an array of, once that is asked for."""
 
     def __init__(self, make: Callable[[], NDArray[np.int64]]) -> None:
@@ -102,7 +102,7 @@ class Records(Rows[T]):
         """The row that a record is."""
         raise NotImplementedError
 
-    def decode_all(self, content: bytes, bounds: Numbers) -> list[T]:
+    def decode_all(self, content: bytes, bounds: Uint64Array) -> list[T]:
         """The rows that records are, which follow one another; an error may name none."""
         return [self.decode(content[start:stop]) for start, stop in pairwise(bounds.tolist())]
 
@@ -151,9 +151,9 @@ class Records(Rows[T]):
         return start, stop
 
     @property
-    def block_starts(self) -> ArrayOnDemand:
+    def block_starts(self) -> LazyArray:
         """The first row of each file, and of what of it is decompressed together."""
-        return ArrayOnDemand(self._block_starts)
+        return LazyArray(self._block_starts)
 
     def _block_starts(self) -> NDArray[np.int64]:
         begins = enumerate(self._begins[:-1])
@@ -198,4 +198,6 @@ class Records(Rows[T]):
             raise self.error(number, record, error) from error
 
     def _content(self, number: int) -> Content:
-        return content_of(self.files[number].path, self.options.compression, self.row_index.folder)
+        return open_content(
+            self.files[number].path, self.options.compression, self.row_index.folder
+        )

@@ -26,7 +26,7 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from lazyckpt.errors import ArgumentError, PipelineError, StorageError
-from lazyckpt.io.storage import File, Ranges, Storage, changed, gone, optional_module
+from lazyckpt.io.storage import File, Ranges, Storage, changed_error, gone_error, optional_module
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ class ObstoreStorage(RemoteStorage):
                 parts = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
                 if self.stat(file.path) == file:  # it has no condition of its own
                     return [bytes(part) for part in parts]
-            raise changed(file, self.stat(file.path))
+            raise changed_error(file, self.stat(file.path))
 
     def _place(self, path: str) -> tuple[Any, str, str]:
         bucket, _, key = path.partition("://")[2].partition("/")
@@ -251,7 +251,7 @@ class FsspecStorage(RemoteStorage):
     def list(self, pattern: str) -> Sequence[File]:
         if _MAGIC.search(pattern) is None:
             return [self.stat(pattern)]
-        found = _tried(pattern, lambda: self._system.glob(pattern, detail=True)).values()
+        found = _with_retries(pattern, lambda: self._system.glob(pattern, detail=True)).values()
         return [
             self.stat(info["name"]) if info["size"] is None else self._file(info)
             for info in found
@@ -260,7 +260,7 @@ class FsspecStorage(RemoteStorage):
 
     def stat(self, path: str) -> File:
         self._system.invalidate_cache()
-        info = _tried(path, lambda: self._system.info(path))
+        info = _with_retries(path, lambda: self._system.info(path))
         if info["type"] == "directory":
             raise _directory(path)
         return self._file(info)
@@ -272,7 +272,7 @@ class FsspecStorage(RemoteStorage):
         starts, ends = map(list, zip(*ranges, strict=True))
         paths = [file.path] * len(ranges)
         with _reading(file):
-            found: list[bytes] = _tried(
+            found: list[bytes] = _with_retries(
                 file.path,
                 lambda: self._system.cat_ranges(paths, starts, ends, on_error="raise"),
             )
@@ -285,7 +285,7 @@ class FsspecStorage(RemoteStorage):
         with _reading(file):
             now = self.stat(file.path)
         if now != file:
-            raise changed(file, now)
+            raise changed_error(file, now)
 
     def _file(self, info: Any) -> File:
         version = next((info[name] for name in _VERSIONS if info.get(name) is not None), "")
@@ -304,7 +304,7 @@ def _http_options() -> dict[str, Any]:
     return {"client_kwargs": {"timeout": limits}}
 
 
-def _tried(path: str, ask: Callable[[], T]) -> T:
+def _with_retries(path: str, ask: Callable[[], T]) -> T:
     """What fsspec answers, asked again where its server is busy or a connection ends."""
     waits, begun = iter(_WAITS), monotonic()
     with _naming(path):
@@ -313,12 +313,12 @@ def _tried(path: str, ask: Callable[[], T]) -> T:
                 return ask()
             except Exception as error:
                 wait = next(waits, None)
-                if wait is None or monotonic() - begun > _READ or not _may_pass(error):
+                if wait is None or monotonic() - begun > _READ or not _is_transient(error):
                     raise
             sleep(wait)
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     cause = _no_answer(error) if isinstance(error, FileNotFoundError) else error
     status = getattr(cause, "status", None)
@@ -362,7 +362,7 @@ def _reading(file: File) -> Iterator[None]:
         with _naming(file.path):
             yield
     except FileNotFoundError:
-        raise gone(file) from None
+        raise gone_error(file) from None
 
 
 def _reason(error: Exception) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.io.numbers import hashed
+from lazyckpt.io.mapped_arrays import short_digest
 from lazyckpt.io.storage import optional_module
 
 _ALIKE = [  # of which all have the same values in Python
@@ -17,7 +17,7 @@ _ALIKE = [  # of which all have the same values in Python
 
 def schema_digest(schema: Any, more: str) -> int:
     """63 bits of names and types, and of what else tells files apart."""
-    return int(hashed(str(schema.remove_metadata()), more)[:16], 16) >> 1
+    return int(short_digest(str(schema.remove_metadata()), more)[:16], 16) >> 1
 
 
 def flaw_of(kind: Any) -> str | None:

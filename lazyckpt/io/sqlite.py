@@ -16,7 +16,7 @@ import numpy as np
 from lazyckpt.core.checks import Unfit, brief, checked
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.io.files import as_files
-from lazyckpt.io.numbers import hashed
+from lazyckpt.io.mapped_arrays import short_digest
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
 
@@ -115,7 +115,7 @@ class _SqliteRows(Rows[dict[str, Any]]):
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        return {**super().source_identity, "query": hashed(self._query, self._key)[:16]}
+        return {**super().source_identity, "query": short_digest(self._query, self._key)[:16]}
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
         parts = (records[start : start + _MOST] for start in range(0, len(records), _MOST))

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, StorageError
-from lazyckpt.io.patterns import matching
+from lazyckpt.io.glob_paths import glob_files
 from lazyckpt.io.range_cache import RangeCache
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
@@ -107,7 +107,7 @@ def is_local(path: str) -> bool:
     return "://" not in path or path.startswith("file://")
 
 
-def seen_from(folder: str, path: str) -> str:
+def relative_path(folder: str, path: str) -> str:
     """A name for a path: one that stays where both it and a folder beside it are moved."""
     if is_local(path):
         found = os.path.relpath(path.removeprefix("file://"), folder)
@@ -116,7 +116,7 @@ def seen_from(folder: str, path: str) -> str:
     return path
 
 
-def missing(package: str, extra: str, what: str) -> PipelineError:
+def missing_package_error(package: str, extra: str, what: str) -> PipelineError:
     """The error where an optional package isn't there."""
     return PipelineError(f'{what} needs {package}: pip install "lazyckpt[{extra}]"')
 
@@ -126,15 +126,15 @@ def optional_module(module: str, extra: str, what: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise missing(module.partition(".")[0], extra, what) from error
+        raise missing_package_error(module.partition(".")[0], extra, what) from error
 
 
-def changed(file: File, now: File) -> SourceChanged:
+def changed_error(file: File, now: File) -> SourceChanged:
     """The error for a file that isn't what it was when it was listed."""
-    return SourceChanged(f"{file.path} changed since it was listed: {difference(file, now)}")
+    return SourceChanged(f"{file.path} changed since it was listed: {describe_change(file, now)}")
 
 
-def gone(file: File) -> SourceChanged:
+def gone_error(file: File) -> SourceChanged:
     """The error for a file that isn't there any more."""
     return SourceChanged(f"{file.path} is gone since it was listed")
 
@@ -142,7 +142,7 @@ def gone(file: File) -> SourceChanged:
 def unreadable(file: File, error: OSError) -> PipelineError:
     """The error for a file that the system doesn't give."""
     if isinstance(error, FileNotFoundError):
-        return gone(file)
+        return gone_error(file)
     return StorageError(f"{file.path} can't be read: {os.strerror(error.errno or 0)}")
 
 
@@ -153,10 +153,10 @@ def check_unchanged(file: File) -> None:
     except OSError as error:
         raise unreadable(file, error) from error
     if now != file:
-        raise changed(file, now)
+        raise changed_error(file, now)
 
 
-def difference(was: File, now: File) -> str:
+def describe_change(was: File, now: File) -> str:
     """What of a file differs, as a text."""
     if was.size != now.size:
         return f"it had {was.size:,} bytes and has {now.size:,}"
@@ -208,7 +208,7 @@ class LocalStorage:
         pattern = _absolute(pattern)
         if not glob.has_magic(pattern):
             return [self.stat(pattern)]
-        found = ((path, os.stat(path)) for path in matching(pattern))
+        found = ((path, os.stat(path)) for path in glob_files(pattern))
         return [_regular(*each) for each in found if not modes.S_ISDIR(each[1].st_mode)]
 
     def stat(self, path: str) -> File:
@@ -221,7 +221,7 @@ class LocalStorage:
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         handle = self._handle(file)
         if not handle.has(file):
-            raise changed(file, handle.now(file.path))
+            raise changed_error(file, handle.now(file.path))
         return [self._read(handle, file, start, stop) for start, stop in ranges]
 
     def _read(self, handle: _Handle, file: File, start: int, stop: int) -> bytes:
@@ -230,7 +230,7 @@ class LocalStorage:
             while len(found) < stop - start:
                 more = os.pread(handle.fd, stop - start - len(found), start + len(found))
                 if not more:
-                    raise changed(file, self.stat(file.path))
+                    raise changed_error(file, self.stat(file.path))
                 found += more
             return found
         except OSError as error:
@@ -243,7 +243,7 @@ def _open(file: File) -> _Handle:
     except OSError as error:
         raise unreadable(file, error) from error
     if not found.has(file):
-        raise changed(file, found.now(file.path))
+        raise changed_error(file, found.now(file.path))
     return found
 
 

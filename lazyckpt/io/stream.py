@@ -10,12 +10,12 @@ from typing import Any
 
 from lazyckpt.core.checks import checked, function, optional, positive
 from lazyckpt.io.content import CHUNK, Compression, compression_check
-from lazyckpt.io.decompress import Zstd, check_head, compression_of, file_chunks, pieces
+from lazyckpt.io.decompress import Zstd, compression_from_suffix, decompressed_pieces, plain_chunks
+from lazyckpt.io.file_object import ChunkStream
 from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.records import MAX_RECORD
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, RowOrigin, storage_of
-from lazyckpt.io.stored_file import ChunkStream
 from lazyckpt.io.text import json_decoder, json_loads
 
 
@@ -179,11 +179,7 @@ def _lines(file: File, compression: str | Zstd, most: int) -> Iterator[Any]:
 
 
 def _chunks(file: File, compression: str | Zstd) -> Iterator[bytes]:
-    kind = compression_of(file.path) if compression == "infer" else compression
-    if kind not in (None, "none"):
-        yield from (made for made, _ in pieces(file, kind))
-        return
-    for number, chunk in enumerate(file_chunks(file, CHUNK)):
-        if not number:
-            check_head(file, None, chunk)
-        yield chunk
+    kind = compression_from_suffix(file.path) if compression == "infer" else compression
+    if kind in (None, "none"):
+        return plain_chunks(file, CHUNK)
+    return (made for made, _ in decompressed_pieces(file, kind))

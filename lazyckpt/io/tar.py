@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan, inferred
+from lazyckpt.io.content import Compression, ContentScan, infer_compression
 from lazyckpt.io.decompress import Damaged, check_head
+from lazyckpt.io.file_object import ChunkStream, FileObject
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, storage_of
-from lazyckpt.io.stored_file import ChunkStream, StoredFile
 
 _BLOCK = 512
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)  # types of what says more of the next member
@@ -66,9 +66,9 @@ class SampleScan(ContentScan):
 
     def _bounds(self, file: File) -> Iterator[int]:
         is_plain = self.compression == "none" or (
-            self.compression == "infer" and inferred(file.path) == "none"
+            self.compression == "infer" and infer_compression(file.path) == "none"
         )
-        raw = StoredFile(file) if is_plain else ChunkStream(self.content(file).chunks(file))
+        raw = FileObject(file) if is_plain else ChunkStream(self.content(file).chunks(file))
         source = io.BufferedReader(raw, _BUFFER)
         if is_plain:
             check_head(file, None, source.peek(_BLOCK))
@@ -278,7 +278,8 @@ def read_tar(
 
     Members in a row whose names are alike up to the first dot are a sample: `dir/7.jpg` and
     `dir/7.seg.png` are `{"__key__": "dir/7", "jpg": ..., "seg.png": ...}`, extensions in lower
-    case. Members without a dot, folders and links are left out. Decoding is `map`'s. A `.tar.idx`
+    case. Members without a dot, folders and links are left out. An archive ends at its first block
+    of zeros, as for `tarfile`, even if a second archive follows. Decoding is `map`'s. A `.tar.idx`
     of Megatron Energon beside a file is read in place of an index.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.

@@ -16,7 +16,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import LineScan, encoding_check, errors_check, without_end
-from lazyckpt.io.numbers import Numbers
+from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
 
@@ -38,7 +38,7 @@ class TextRows(Records[str]):
     def decode(self, record: bytes) -> str:
         return str(without_end(record), self.encoding, self.errors)
 
-    def decode_all(self, content: bytes, bounds: Numbers) -> list[str]:
+    def decode_all(self, content: bytes, bounds: Uint64Array) -> list[str]:
         if self.encoding in _WHOLE:
             text = str(content, self.encoding, self.errors)
             if "\r" not in text:
@@ -68,7 +68,7 @@ class JsonRows(Records[Any]):
     def decode(self, record: bytes) -> Any:
         return self._from_json(record)
 
-    def decode_all(self, content: bytes, bounds: Numbers) -> list[Any]:
+    def decode_all(self, content: bytes, bounds: Uint64Array) -> list[Any]:
         if self._loads is not None:
             found = _loaded_at_once(self._loads, content)
             if len(found) == len(bounds) - 1:

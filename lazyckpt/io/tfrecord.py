@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, ContentScan, Summed
+from lazyckpt.io.content import ChecksummedChunks, Compression, ContentScan
+from lazyckpt.io.decompress import check_head
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
@@ -53,7 +54,7 @@ class RecordScan(ContentScan):
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
-        chunks = Summed(self.content(file).chunks(file))
+        chunks = ChecksummedChunks(self.content(file).chunks(file))
         at = end = passed = 0  # where a record begins, the last one ends, and bytes that were read
         tail = b""
         for chunk in chunks:  # to its end: pieces are noted on the way
@@ -64,6 +65,8 @@ class RecordScan(ContentScan):
                 try:
                     at += _AROUND + _length(data[at - begin : at - begin + _HEADER.size])
                 except ValueError:
+                    if not at:
+                        check_head(file, None, data)
                     at = _NOWHERE
                 if at <= passed:
                     ends.append(at)

@@ -19,10 +19,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from lazyckpt.core.checks import Unfit, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
+from lazyckpt.io.file_object import FileObject
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File, storage_of
-from lazyckpt.io.stored_file import StoredFile
 
 _MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = struct.Struct("<9sQBQQ")  # of an index of Megatron's: with version, type and two counts
@@ -176,7 +176,7 @@ def _array(file: File, start: int) -> TokenPart:
 
 def _member(file: File, name: str | None) -> TokenPart:
     """Where an array of an `.npz` is, which must not be compressed."""
-    source = StoredFile(file)
+    source = FileObject(file)
     with decoding(file):
         try:
             members = zipfile.ZipFile(source).infolist()

@@ -28,7 +28,7 @@ from tests.io.formats import (
     record,
     saved,
 )
-from tests.io.tables import ODD
+from tests.io.tables import ODD, VIEWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +252,7 @@ def _arrow(made: Any) -> Format:
         ),
         odd={
             name: named([saved(lambda out, t=table: ipc(t, out, 2, made))], ".arrow", rows)
-            for name, (table, rows) in ODD.items()
+            for name, (table, rows) in {**ODD, "views": VIEWS}.items()
         }
         | {"empty batches": _empty_batches(made)},
         options=one_of(cache_bytes=[0, 1 << 28]),

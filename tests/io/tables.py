@@ -88,3 +88,4 @@ def _odd(columns: list[tuple[Any, Any, Any]]) -> tuple[Any, list[dict[str, Any]]
 
 
 ODD = {name: _odd(columns) for name, columns in _ODD.items()}
+VIEWS = _odd([(pa.string_view(), "a", "a"), (pa.binary_view(), b"a", b"a")])  # not in Parquet

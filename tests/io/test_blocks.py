@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.io import compressed
+from lazyckpt.io import block_compressed
 from lazyckpt.io import gzip as gzip_content
 from tests.io.cases import folder, written, zstd
 from tests.io.formats import bgzf
@@ -48,14 +48,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(gzip_content, "LARGE", 1000)
     monkeypatch.setattr(gzip_content, "SPACING", BLOCK)
     found: list[int] = []
-    read = compressed.BlockCompressed._piece
+    read = block_compressed.BlockCompressedFile._piece
 
     def noted(self: Any, file: lz.io.File, number: int) -> Any:
         piece = read(self, file, number)
         found.append(len(piece))
         return piece
 
-    monkeypatch.setattr(compressed.BlockCompressed, "_piece", noted)
+    monkeypatch.setattr(block_compressed.BlockCompressedFile, "_piece", noted)
     return found
 
 

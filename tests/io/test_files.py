@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files
-from lazyckpt.io.patterns import matching
+from lazyckpt.io.glob_paths import glob_files
 from tests.io.cases import folder, in_fork
 
 
@@ -165,7 +165,7 @@ def test_patterns_match_what_those_of_glob_do(place: Path, pattern: str) -> None
         Path(place, name).touch()
     os.symlink("deep", place / "link")
     expected = {p for p in glob(f"{place}/{pattern}", recursive=True) if os.path.isfile(p)}
-    found = [path for path in matching(f"{place}/{pattern}") if os.path.isfile(path)]
+    found = [path for path in glob_files(f"{place}/{pattern}") if os.path.isfile(path)]
     assert sorted(found) == sorted(expected)
 
 

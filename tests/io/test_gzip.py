@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.io import compressed, decompress
+from lazyckpt.io import block_compressed, decompress
 from lazyckpt.io import content as content_module
 from lazyckpt.io import gzip as gzip_content
 from tests.helpers import HANGS
@@ -65,7 +65,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members are large from 1,000 bytes on."""
     monkeypatch.setattr(gzip_content, "LARGE", 1000)
     monkeypatch.setattr(gzip_content, "SPACING", 1 << 16)
-    monkeypatch.setattr(compressed, "_UNSURE", 1 << 12)
+    monkeypatch.setattr(block_compressed, "_UNSURE", 1 << 12)
     content_module._compressed.cache_clear()
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
-from lazyckpt.io.cache import alone, cache_folder, writing
+from lazyckpt.io.cache import atomic_writer, build_lock, cache_folder
 from lazyckpt.io.lines import LineScan
 from lazyckpt.io.locks import exclusive_lock
 from tests.helpers import printed, until
@@ -102,15 +102,15 @@ def test_what_a_killed_process_has_begun_is_removed(place: Path) -> None:
     files = written([b"a\n"], ".txt")
     code = f"""
 import os, signal
-from lazyckpt.io.cache import writing
-with writing({str(place / "a.index")!r}) as path:
+from lazyckpt.io.cache import atomic_writer
+with atomic_writer({str(place / "a.index")!r}) as path:
     open(path, "w").close()
     os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", code], check=False)
     (left,) = place.glob("*.tmp")
     os.utime(left, (1, 1))  # long before
-    with writing(str(place / "b.index")) as path:
+    with atomic_writer(str(place / "b.index")) as path:
         Path(path).touch()  # of one that is alive
         lz.io.read_text(files, index_dir=place)
         assert list(place.glob("*.tmp")) == [Path(path)]
@@ -224,7 +224,7 @@ def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
 
 def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
     here, there = socket.socketpair()
-    with alone(f"{place}/lock", lambda: False):
+    with build_lock(f"{place}/lock", lambda: False):
         if not (child := os.fork()):
             here.close()
             there.send(b"1")
@@ -272,9 +272,9 @@ def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.M
     files = written([b"%d\n" % number for number in range(300)], ".txt")
     rows = lz.io.read_text(files, index_dir=place)
     opened: list[str] = []
-    module = import_module("lazyckpt.io.numbers")
-    plain = module.entries_of
-    monkeypatch.setattr(module, "entries_of", lambda path: opened.append(path) or plain(path))
+    module = import_module("lazyckpt.io.mapped_arrays")
+    plain = module.array_length
+    monkeypatch.setattr(module, "array_length", lambda path: opened.append(path) or plain(path))
     again = lz.io.read_text(files, index_dir=place)
     assert (len(again), len(opened)) == (300, 1)
     assert again[299] == rows[299] == "299"

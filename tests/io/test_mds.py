@@ -134,6 +134,27 @@ def test_shards_of_a_listing_are_not_looked_for() -> None:
         list(lz.io.read_mds(saved))
 
 
+def test_a_list_may_be_of_shards_in_folders_below() -> None:
+    """As `merge_index` of mosaicml-streaming writes them."""
+    path = listed([ROWS])
+    said = json.loads(path.read_text())
+    (path.parent / "below").mkdir()
+    for shard in said["shards"]:
+        name = shard["raw_data"]["basename"]
+        (path.parent / name).rename(path.parent / "below" / name)
+        shard["raw_data"]["basename"] = f"below/{name}"
+    path.write_text(json.dumps(said))
+    assert equal(list(lz.io.read_mds(path)), ROWS)
+
+
+def test_columns_of_encodings_that_are_not_known_may_be_left_out() -> None:
+    path = listed([ROWS], column_encodings=["str", "int32x"])
+    with pytest.raises(lz.ArgumentError, match=r"'number' of .*00000\.mds is encoded as 'int32x'"):
+        lz.io.read_mds(path)
+    rows = [{"text": row["text"]} for row in ROWS]
+    assert equal(list(lz.io.read_mds(path, columns=["text"])), rows)
+
+
 def test_what_is_pickled_is_refused() -> None:
     place = DATA / "mds" / "none" / "index.json"
     with pytest.raises(lz.ArgumentError, match="'pkl', which is not read here: it may execute"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from gzip import compress as gzip
 
 import pytest
 
 import lazyckpt as lz
 from lazyckpt.io import tfrecord
-from tests.io.cases import written
+from tests.io.cases import check_reader, folder, written
 from tests.io.formats import record
 
 ROWS = [b"first", b"second", b"third"]
@@ -46,3 +47,14 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     tfrecord._checksum.cache_clear()
     with pytest.raises(lz.PipelineError, match=r"read_tfrecord needs .*lazyckpt\[tfrecord\]"):
         lz.io.read_tfrecord(written([record(b"a")], ".tfrecord"))
+
+
+def test_a_compressed_file_by_another_name_says_how_it_is_read() -> None:
+    """As TensorFlow writes them, with options that no name shows."""
+    files = written([gzip(b"".join(map(record, ROWS)))], ".tfrecord")
+    with pytest.raises(lz.PipelineError, match=r'000\.tfrecord: .* or compression="gzip"'):
+        lz.io.read_tfrecord(files)
+    reader = lz.io.read_tfrecord(files, compression="gzip", index_dir=folder())
+    check_reader(reader, ROWS)
+    length = int.from_bytes(b"\x1f\x8b\x08", "little")  # which begins as gzip does
+    assert len(lz.io.read_tfrecord(written([record(bytes(length))], ".tfrecord"))[0]) == length

@@ -8,10 +8,10 @@ import pytest
 import pyzstd
 
 import lazyckpt as lz
-from lazyckpt.io import encoders
+from lazyckpt.io import writers
 from tests.io.cases import folder, written
 from tests.io.test_compressed import TEXT
-from tests.io.test_encoders import convert
+from tests.io.test_writers import convert
 
 
 def test_the_seekable_format_is_read() -> None:
@@ -30,8 +30,8 @@ def test_the_seekable_format_is_read() -> None:
 
 @pytest.mark.parametrize("longest", [40, 1 << 22])
 def test_frames_are_seekable_by_others(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "FRAME", 200)
-    monkeypatch.setattr(encoders, "_LONGEST", longest)
+    monkeypatch.setattr(writers, "FRAME", 200)
+    monkeypatch.setattr(writers, "_LONGEST", longest)
     values = ["ä" * (n % 40) for n in range(50)] + ["x" * 500, "end"]
     (file,) = convert(values, "jsonl.zst", size=100)
     rows = lz.io.read_jsonl(file, index_dir=folder())

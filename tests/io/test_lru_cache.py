@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from lazyckpt.io.last_used import LastUsed
+from lazyckpt.io.lru_cache import LRUCache
 from tests.helpers import HANGS
 
 
@@ -17,12 +17,12 @@ class Value(NamedTuple):
     size: int
 
 
-def kept(cache: LastUsed[Value]) -> list[int]:
+def kept(cache: LRUCache[Value]) -> list[int]:
     return [value.key for value in cache.values()]
 
 
 def test_the_last_used_stay_and_one_in_any_case() -> None:
-    cache = LastUsed[Value](1000)
+    cache = LRUCache[Value](1000)
     for key in (0, 1, 0, 2):
         assert cache.get(key, lambda key=key: Value(key, 400)).key == key  # type: ignore[misc]
     assert kept(cache) == [0, 2]
@@ -33,7 +33,7 @@ def test_the_last_used_stay_and_one_in_any_case() -> None:
 
 
 def test_of_values_that_are_left_the_last_two_stay() -> None:
-    cache = LastUsed[Value](1000)
+    cache = LRUCache[Value](1000)
     for key in range(9):
         cache.get(key, lambda key=key: Value(key, 100))  # type: ignore[misc]
         cache.leave(key, 50)
@@ -43,14 +43,14 @@ def test_of_values_that_are_left_the_last_two_stay() -> None:
 
 
 def test_an_error_is_not_kept() -> None:
-    cache = LastUsed[Value](1000)
+    cache = LRUCache[Value](1000)
     with pytest.raises(ZeroDivisionError):
         cache.get(0, lambda: Value(0, 1 // 0))
     assert cache.get(0, lambda: Value(0, 1)).size == 1
 
 
 def test_one_thread_makes_a_value() -> None:
-    cache, made = LastUsed[Value](1000), []
+    cache, made = LRUCache[Value](1000), []
     is_making, may_end = threading.Event(), threading.Event()
 
     def make() -> Value:
@@ -71,7 +71,7 @@ def test_one_thread_makes_a_value() -> None:
 
 
 def test_threads_leave_it_whole() -> None:
-    cache, errors = LastUsed[Value](50), []
+    cache, errors = LRUCache[Value](50), []
 
     def work(seed: int) -> None:
         draws = Random(seed)

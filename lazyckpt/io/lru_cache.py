@@ -27,7 +27,7 @@ class _Place(Generic[T]):
         self.size = 0
 
 
-class LastUsed(Generic[T]):
+class LRUCache(Generic[T]):
     """Values by keys, those used last, of so many bytes in all; one in any case.
 
     One thread makes a value, and others wait for it. A forked process, and one that gets a
@@ -91,10 +91,10 @@ class LastUsed(Generic[T]):
             return [place.value for place in self._places.values() if place.value is not None]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LastUsed, (self.most,)
+        return LRUCache, (self.most,)
 
 
-_caches: WeakSet[LastUsed[Any]] = WeakSet()
+_caches: WeakSet[LRUCache[Any]] = WeakSet()
 
 
 def _renew_all() -> None:

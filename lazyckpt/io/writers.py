@@ -31,7 +31,7 @@ _GROUP = 1 << 22  # bytes of rows in a row group of Parquet, before it is compre
 _SKIPPABLE, _SEEKABLE = 0x184D2A5E, 0x8F92EAB1  # magic numbers of zstd's seekable format
 
 
-class Encoder(Protocol):
+class Writer(Protocol):
     """What writes rows to files of a format.
 
     - `suffixes`: how the names of the files end, of which all together hold the rows; that
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON; make it some by map")
 
 
-class JsonLines:
+class JsonLinesWriter:
     """JSON lines in zstd's seekable format: frames of whole rows, and a table of them.
 
     github.com/facebook/zstd, contrib/seekable_format/zstd_seekable_compression_format.md
@@ -115,7 +115,7 @@ def _frames(lines: Iterable[bytes]) -> Iterator[bytes]:
             found.clear()
 
 
-class Parquet:
+class ParquetWriter:
     """Parquet, of row groups of some MiB. All files have the columns and types of the first.
 
     What was written is read again and compared, so that no value is cast to another one.
@@ -285,7 +285,7 @@ def _fields(row: Any) -> Mapping[str, Any]:
     return row
 
 
-class Tar:
+class TarWriter:
     """Tar files of samples, as WebDataset has them.
 
     A dict of bytes and texts becomes a member each, by its `__key__` or else its number; a text
@@ -339,7 +339,7 @@ def _member(key: str, name: Any, part: bytes | str) -> tuple[tarfile.TarInfo, by
     return made, content
 
 
-class Tokens:
+class TokensWriter:
     """Plain numbers, one row after the other, and the index that Megatron has beside them.
 
     Args:
@@ -361,7 +361,8 @@ class Tokens:
 
     def _numbers(self, row: Any) -> np.ndarray[Any, Any]:
         found = np.asarray(row)
-        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        is_whole = not isinstance(row, np.ma.MaskedArray)
+        if not is_whole or found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise TypeError("tokens must be ints in one dimension; make them some by map")
         limits = np.iinfo(self.dtype)
         bad = found[(found < limits.min) | (found > limits.max)] if found.size else found

@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.io import encoders
+from lazyckpt.io import writers
 from tests.io.cases import folder, zstd
 
 
@@ -29,7 +29,7 @@ def convert(rows: Any, form: Any, **given: Any) -> lz.io.Files:
 
 
 def test_frames_end_where_rows_do_and_notice_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "FRAME", 64)
+    monkeypatch.setattr(writers, "FRAME", 64)
     (file,) = convert([f"{n:030}" for n in range(9)], "jsonl.zst", size=9)
     content = Path(file.path).read_bytes()
     info = zstd.get_frame_size(content)
@@ -42,7 +42,7 @@ def test_frames_end_where_rows_do_and_notice_damage(monkeypatch: pytest.MonkeyPa
 
 
 def test_parquet_has_groups_of_some_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "_GROUP", 1000)
+    monkeypatch.setattr(writers, "_GROUP", 1000)
     files = convert([{"x": "y" * 100} for _ in range(50)], "parquet", size=40)
     found = [pyarrow.parquet.ParquetFile(file.path).metadata for file in files]
     assert [each.num_rows for each in found] == [40, 10]
@@ -120,6 +120,10 @@ def test_tokens_are_documents_or_rows(dtype: str) -> None:
         ("tokens", [[1]], "tokens must be ints in one dimension"),
         ("tokens", [0.5], "tokens must be ints in one dimension"),
         ("tokens", "text", "tokens must be ints in one dimension"),
+        ("tokens", np.ma.array([1, 2], mask=[0, 1]), "tokens must be ints in one dimension"),
+        ("tokens", [1, None], "tokens must be ints in one dimension"),
+        ("tokens", [True, False], "tokens must be ints in one dimension"),
+        ("tokens", [2**64], "tokens must be ints in one dimension"),
     ],
 )
 def test_a_row_that_does_not_fit_is_named(form: str, row: Any, message: str) -> None:
@@ -199,8 +203,8 @@ def test_rows_come_back_equal_or_are_an_error(form: str) -> None:
         rows = [{"a": value} for value in values]
         try:
             files = convert(rows, form, size=size)
-        except encoders.Unwritable:
-            with pytest.raises(encoders.Unwritable, match=r"^row [0-3] can't be written: .*'a'"):
+        except writers.Unwritable:
+            with pytest.raises(writers.Unwritable, match=r"^row [0-3] can't be written: .*'a'"):
                 convert(rows, form, size=size)
             return
         found = read(files, index_dir=folder())[:]
@@ -240,7 +244,7 @@ def test_a_column_that_begins_with_nothing_has_the_type_of_what_comes() -> None:
         files = convert(rows[:3], "parquet", size=1, schema=schema)
         assert all(map(_is_like, rows, lz.io.read_parquet(files, index_dir=folder())))
     with pytest.raises(
-        encoders.Unwritable, match=r"row 3 .*its 'c' is .*: it would be read as \{'u': 2\}"
+        writers.Unwritable, match=r"row 3 .*its 'c' is .*: it would be read as \{'u': 2\}"
     ):
         convert(rows, "parquet", size=1)
 
@@ -266,7 +270,7 @@ def test_all_files_have_the_schema_that_is_given() -> None:
             "its 'c' is .*: it would be read as .*in the schema it is struct<u: int8>",
         ),
     ):
-        with pytest.raises(encoders.Unwritable, match=message):
+        with pytest.raises(writers.Unwritable, match=message):
             convert([row], "parquet", schema=SCHEMA)
 
 
@@ -285,7 +289,7 @@ def test_keys_that_json_does_not_have_are_named(
     if module == "json":
         monkeypatch.setitem(sys.modules, "orjson", None)
     for row in ({1: "a", "1": "b"}, {None: 1}, {"a": {True: 1}}, {"a": 2**70 + 1}):
-        with pytest.raises(encoders.Unwritable, match=r"row 0 .*it would be read as "):
+        with pytest.raises(writers.Unwritable, match=r"row 0 .*it would be read as "):
             convert([row], "jsonl.zst")
 
 
@@ -310,21 +314,21 @@ def test_a_value_that_a_type_does_not_have_is_named(kind: Any, values: list[Any]
     for value in values:
         for rows in ([{"a": value}], [{"a": None}, {"a": value}]):
             message = f"row {len(rows) - 1} can't be written: its 'a' is .*in the schema it is"
-            with pytest.raises(encoders.Unwritable, match=message):
+            with pytest.raises(writers.Unwritable, match=message):
                 convert(rows, "parquet", schema=pa.schema([("a", kind)]))
 
 
 def test_types_that_files_before_leave_open_fit_those_after() -> None:
     rows = [{"a": {"u": [{"v": None}]}}, {"a": []}]
     for size in (1, 2):
-        with pytest.raises(encoders.Unwritable, match=r"row 1 can't be written: its 'a' is \[\]"):
+        with pytest.raises(writers.Unwritable, match=r"row 1 can't be written: its 'a' is \[\]"):
             convert(rows, "parquet", size=size)
 
 
 def test_a_long_row_is_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "FRAME", 100)
-    monkeypatch.setattr(encoders, "_LONGEST", 400)
-    monkeypatch.setattr("lazyckpt.io.compressed.MOST", 500)
+    monkeypatch.setattr(writers, "FRAME", 100)
+    monkeypatch.setattr(writers, "_LONGEST", 400)
+    monkeypatch.setattr("lazyckpt.io.block_compressed.MOST", 500)
     rows = ["x" * 50, "y" * 3000, "z"]
     assert lz.io.read_jsonl(convert(rows, "jsonl.zst"), index_dir=folder())[:] == rows
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.uint64]
+Uint64Array = NDArray[np.uint64]
 
 _MAGIC = 0x2_6C7A_636B_7074  # of our files; the first digit is the format
 SMALL = 1 << 16  # bytes that are read rather than mapped
 _FOOTER = 5  # numbers at a file's end: entries, columns, what they are of, checksum, magic
 
 
-def write_numbers(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> None:
+def write_array(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> None:
     """Write numbers that come some at a time, `columns` of them an entry.
 
     Args:
@@ -41,18 +41,18 @@ def write_numbers(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> No
         out.write(_footer(size // columns, columns, content or 0).tobytes())
 
 
-def _footer(entries: int, columns: int, content: int) -> Numbers:
-    check = int(hashed(str(entries), str(columns), str(content))[:12], 16)
+def _footer(entries: int, columns: int, content: int) -> Uint64Array:
+    check = int(short_digest(str(entries), str(columns), str(content))[:12], 16)
     return np.array([entries, columns, content, check, _MAGIC], "<u8")
 
 
-def entries_of(path: str) -> int | None:
+def array_length(path: str) -> int | None:
     """How many entries a file has; None if there is no such file, or not the whole of it."""
     found = _footer_of(path)
     return None if found is None else found[0]
 
 
-def content_sum(path: str) -> int:
+def stored_checksum(path: str) -> int:
     """The checksum of what the numbers of a file are of; 0 if there is none."""
     found = _footer_of(path)
     return 0 if found is None else found[1]
@@ -72,12 +72,12 @@ def _footer_of(path: str) -> tuple[int, int] | None:
     return (entries, content) if is_ours else None
 
 
-def mapped_numbers(path: str, columns: int) -> Numbers | None:
+def map_array(path: str, columns: int) -> Uint64Array | None:
     """The numbers of a file; None if there is no such file, or not the whole of it.
 
     They are mapped, of which the system keeps a file open, unless they are few.
     """
-    entries = entries_of(path)
+    entries = array_length(path)
     if entries is None:
         return None
     touch(path)
@@ -93,7 +93,7 @@ def touch(path: str) -> None:
         os.utime(path)
 
 
-def hashed(*texts: str) -> str:
+def short_digest(*texts: str) -> str:
     """A name for texts, of hexadecimal digits."""
     content = "\n\n".join(texts).encode("utf-8", "surrogateescape")
     return hashlib.blake2b(content, digest_size=16).hexdigest()

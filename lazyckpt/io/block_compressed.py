@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.io.cache import storing, writing
-from lazyckpt.io.decompress import Damaged, Kind, damaged, decompressor, pieces
-from lazyckpt.io.last_used import LastUsed
-from lazyckpt.io.numbers import Numbers, hashed, mapped_numbers, write_numbers
-from lazyckpt.io.storage import File, Ranges, seen_from, storage_of
+from lazyckpt.io.cache import atomic_writer, cache_errors
+from lazyckpt.io.decompress import Damaged, Kind, damaged_error, decompressed_pieces, decompressor
+from lazyckpt.io.lru_cache import LRUCache
+from lazyckpt.io.mapped_arrays import Uint64Array, map_array, short_digest, write_array
+from lazyckpt.io.storage import File, Ranges, relative_path, storage_of
 
 MOST = 1 << 26  # bytes of a piece without compression
 
@@ -25,7 +25,7 @@ _KEPT = 1 << 26  # bytes of pieces that are kept without compression
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
 
 
-class BlockCompressed:
+class BlockCompressedFile:
     """The content of files of pieces, such as zstd files of many frames.
 
     Where pieces begin is noted when a file is read from the front, so that no table such as that
@@ -44,7 +44,7 @@ class BlockCompressed:
     def __init__(self, kind: Kind, folder: str) -> None:
         self.kind, self.folder = kind, folder
         self.bounds = lru_cache(_MOST_KNOWN)(self.read_bounds)
-        self.pieces = LastUsed[NDArray[np.uint8]](_KEPT)
+        self.pieces = LRUCache[NDArray[np.uint8]](_KEPT)
 
     def chunks(self, file: File) -> Iterator[bytes]:
         """Yield the content in order, and note where pieces begin.
@@ -60,7 +60,7 @@ class BlockCompressed:
         found: list[tuple[int, int]] = []
         made = 0
         try:
-            for data, begin in pieces(file, self.kind):
+            for data, begin in decompressed_pieces(file, self.kind):
                 if not found or found[-1][0] != begin:
                     found.append((begin, made))
                 made += len(data)
@@ -91,10 +91,10 @@ class BlockCompressed:
 
     def path(self, file: File) -> str:
         """Return where it is noted where the pieces of a file begin."""
-        name = seen_from(self.folder, file.path), str(file.size), file.version, repr(self.kind)
-        return os.path.join(self.folder, f"{hashed(*name)}.pieces")
+        name = relative_path(self.folder, file.path), str(file.size), file.version, repr(self.kind)
+        return os.path.join(self.folder, f"{short_digest(*name)}.pieces")
 
-    def read_bounds(self, file: File) -> Numbers:
+    def read_bounds(self, file: File) -> Uint64Array:
         """Return where pieces begin, in the file and in its content, and where the last ends."""
         found = self._noted(file)
         if found is None:  # removed since, or damaged
@@ -107,14 +107,14 @@ class BlockCompressed:
         return found
 
     def _note(self, file: File, found: list[tuple[int, int]]) -> None:
-        with storing(self.folder), writing(self.path(file)) as temporary:
-            write_numbers(temporary, [np.array(found, np.uint64)], 2)
+        with cache_errors(self.folder), atomic_writer(self.path(file)) as temporary:
+            write_array(temporary, [np.array(found, np.uint64)], 2)
 
-    def _noted(self, file: File) -> Numbers | None:
-        found = mapped_numbers(self.path(file), 2)
+    def _noted(self, file: File) -> Uint64Array | None:
+        found = map_array(self.path(file), 2)
         return None if found is None else np.ascontiguousarray(found.T)
 
-    def block_begins(self, file: File) -> Numbers:
+    def block_begins(self, file: File) -> Uint64Array:
         """Return the offsets at which what is decompressed together begins."""
         return self.bounds(file)[1, :-1]
 
@@ -139,15 +139,15 @@ class BlockCompressed:
         (first, last), (begin, end) = self.bounds(file)[:, number : number + 2].tolist()
         if first == last:
             reason = "it is cut" if first == file.size else "what follows can't be read"
-            raise damaged(file, self.kind, first, reason)
+            raise damaged_error(file, self.kind, first, reason)
         try:
             made = self.decompress(file, first, last, begin, end)
         except PipelineError:  # of its storage
             raise
         except Exception as error:  # each library's own
-            raise damaged(file, self.kind, first, error) from error
+            raise damaged_error(file, self.kind, first, error) from error
         if len(made) != end - begin:
-            raise damaged(file, self.kind, first, "it ends too early")
+            raise damaged_error(file, self.kind, first, "it ends too early")
         return np.frombuffer(made, np.uint8)
 
     def decompress(self, file: File, first: int, last: int, begin: int, end: int) -> bytes:
@@ -156,7 +156,7 @@ class BlockCompressed:
         return decompressor(self.kind).decompress(compressed, end - begin)
 
 
-def good_bytes(bounds: Numbers | None) -> int | None:
+def good_bytes(bounds: Uint64Array | None) -> int | None:
     """Return how many bytes of a damaged file's content are good; None if all are."""
     if bounds is None or bounds.shape[1] < 2 or bounds[0, -1] != bounds[0, -2]:
         return None

@@ -17,7 +17,7 @@ def inode(path: str) -> _Inode:
     return status.st_dev, status.st_ino
 
 
-def matching(pattern: str) -> Iterator[str]:
+def glob_files(pattern: str) -> Iterator[str]:
     """The paths that an absolute pattern matches, as `glob` has them, but `**` never folders.
 
     Links are followed, but for those that lead to a folder above themselves.

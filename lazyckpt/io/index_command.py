@@ -39,7 +39,9 @@ _FORMATS = {f".{name}": name for name in READERS} | {
 }
 
 
-def indexing(patterns: Sequence[str], form: str | None, index_dir: str | None, workers: int) -> int:
+def build_indices(
+    patterns: Sequence[str], form: str | None, index_dir: str | None, workers: int
+) -> int:
     """Build the index of files, and say what there is; the exit status."""
     listed = files(patterns)
     executor: Executor | None = processes(workers) if workers else None

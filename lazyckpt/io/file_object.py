@@ -9,7 +9,7 @@ from typing import Any
 from lazyckpt.io.storage import File, storage_of
 
 
-class StoredFile(io.RawIOBase):
+class FileObject(io.RawIOBase):
     """A file of any storage, as Python has files; its bytes are those of the listing.
 
     Args:
