@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,7 +55,8 @@ def fails(rows: lz.io.Rows[Any], message: str) -> int:
     if os.getuid() == 0:
         os.setuid(65534)
     try:
-        with lz.run(lz.source(rows), on_error="skip") as run:
+        fresh = pickle.loads(pickle.dumps(rows))  # which has nothing open
+        with lz.run(lz.source(fresh), on_error="skip") as run:
             list(run)
     except lz.errors.StorageError as error:
         return message not in str(error)
