@@ -9,7 +9,7 @@ Names are imported when first used. Each module imports only from those before i
 - locks, cache, mapped_arrays, glob_paths, range_cache, storage, remote, files, progress, index
 - file_object, decompress, lru_cache, block_compressed, gzip
 - content, rows, lines, records
-- columns, schemas, groups
+- arrow_columns, arrow_schemas, row_groups
 - text, csv and a reader for each other format
 - stream, writers, conversion, index_command
 """

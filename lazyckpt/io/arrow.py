@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.columns import TEXTS
+from lazyckpt.io.arrow_columns import TEXTS
 from lazyckpt.io.file_object import FileObject
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries, opened
+from lazyckpt.io.row_groups import CACHE_BYTES, RowGroup, RowGroupRows, group_entries, opened
 from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.storage import File, is_local, optional_module, storage_of
 
 _LONGEST_HEAD = 1 << 20  # bytes that may say what a record batch is
 
 
-class BatchScan:
+class RecordBatchScan:
     """The record batches of a file: number, rows, and the bytes that each takes.
 
     Of a file where they don't follow one another that is the whole.
@@ -48,7 +48,7 @@ class BatchScan:
         length = int.from_bytes(storage.read(file, end, end + 4), "little")
         return zlib.crc32(storage.read(file, max(0, end - length), end))
 
-    def _found(self, file: File, source: Any, reader: Any) -> list[Group]:
+    def _found(self, file: File, source: Any, reader: Any) -> list[RowGroup]:
         if not _is_file(reader):
             source.seek(0)
             return self._messages(file, source)
@@ -58,11 +58,11 @@ class BatchScan:
             if len(found := self._messages(file, source)) == len(numbers):
                 return found
         sizes = [reader.get_batch(number).num_rows for number in numbers]
-        return [Group(number, size, 0, file.size) for number, size in enumerate(sizes)]
+        return [RowGroup(number, size, 0, file.size) for number, size in enumerate(sizes)]
 
-    def _messages(self, file: File, source: Any) -> list[Group]:
+    def _messages(self, file: File, source: Any) -> list[RowGroup]:
         """The record batches that follow one another from here on; none of them is decoded."""
-        found: list[Group] = []
+        found: list[RowGroup] = []
         while True:
             at = source.tell()
             try:
@@ -73,7 +73,7 @@ class BatchScan:
                 raise RecordError(f"{file.path}: it is cut: record batch {len(found)} ends behind")
             if message.type == "record batch":
                 size = _ipc().read_record_batch(message, _arrow().schema([])).num_rows
-                found.append(Group(len(found), size, at, source.tell()))
+                found.append(RowGroup(len(found), size, at, source.tell()))
             elif message.type == "dictionary" and found:
                 raise RecordError(
                     f"{file.path}: what a dictionary holds changes behind record batch "
@@ -132,7 +132,7 @@ def _is_file(reader: Any) -> bool:
     return hasattr(reader, "get_batch")
 
 
-class _ArrowRows(GroupedRows):
+class _ArrowRows(RowGroupRows):
     def __init__(self, *args: Any, **given: Any) -> None:
         self._checked: set[tuple[int, int]] = set()  # record batches that are as they should be
         super().__init__(*args, **given)
@@ -154,7 +154,7 @@ class _ArrowRows(GroupedRows):
         is_all = self.columns is None
         return _arrow().schema([each for each in known if is_all or each.name in self.columns])
 
-    def decode(self, number: int, group: Group) -> Any:
+    def decode(self, number: int, group: RowGroup) -> Any:
         with self.opened(number) as (source, reader):
             if _is_file(reader):
                 batch = reader.get_batch(group.number)
@@ -176,7 +176,7 @@ def read_arrow(
     index_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     progress: bool = False,
-) -> GroupedRows:
+) -> RowGroupRows:
     """The rows of Arrow IPC files and streams, by number, as dicts; also those of Feather.
 
     Values are as of `read_parquet`. Files of this machine are mapped into memory: where they
@@ -215,7 +215,7 @@ def read_arrow(
     return _ArrowRows(
         "read_arrow",
         files,
-        BatchScan(),
+        RecordBatchScan(),
         columns=columns,
         cache_bytes=cache_bytes,
         index_dir=index_dir,

@@ -13,9 +13,9 @@ from lazyckpt.executors.local import processes
 from lazyckpt.io.arrow import read_arrow
 from lazyckpt.io.csv import read_csv
 from lazyckpt.io.files import Files, files
-from lazyckpt.io.groups import GroupedRows
 from lazyckpt.io.parquet import read_parquet
 from lazyckpt.io.records import Records
+from lazyckpt.io.row_groups import RowGroupRows
 from lazyckpt.io.tar import read_tar
 from lazyckpt.io.text import read_jsonl, read_text
 from lazyckpt.io.tfrecord import read_tfrecord
@@ -47,7 +47,7 @@ def build_indices(
     executor: Executor | None = processes(workers) if workers else None
     begun = perf_counter()
     reader = READERS[form or format_of(listed)]
-    rows: Records[Any] | GroupedRows = reader(
+    rows: Records[Any] | RowGroupRows = reader(
         listed, index_dir=index_dir, executor=executor, progress=True
     )
     seconds = perf_counter() - begun

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import brief, checked, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.columns import column_names
+from lazyckpt.io.arrow_columns import column_names
 from lazyckpt.io.content import ContentScan
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records

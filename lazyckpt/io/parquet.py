@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows, group_entries, opened
 from lazyckpt.io.lru_cache import LRUCache
 from lazyckpt.io.mapped_arrays import short_digest
+from lazyckpt.io.row_groups import CACHE_BYTES, RowGroup, RowGroupRows, group_entries, opened
 from lazyckpt.io.rows import decoding
 from lazyckpt.io.storage import File, optional_module, storage_of
 
@@ -25,7 +25,7 @@ _ENDING = 1 << 16  # bytes that are read of a file's end, as pyarrow does
 _PARSED = 8  # how many times its bytes a footer takes in memory
 
 
-class GroupScan:
+class RowGroupScan:
     """The row groups of a file, as its footer has them, that may hold rows which match."""
 
     columns = 4
@@ -104,16 +104,16 @@ def _read_footer(file: File) -> _Footer:
     return _Footer(metadata, size * _PARSED, length > size, checksum)  # as it is signed
 
 
-def _group(file: File, footer: _Footer, number: int) -> Group:
+def _group(file: File, footer: _Footer, number: int) -> RowGroup:
     group = footer.metadata.row_group(number)
     if footer.is_encrypted:  # where columns are pyarrow may not say, but ends the process
-        return Group(number, group.num_rows, 0, file.size)
+        return RowGroup(number, group.num_rows, 0, file.size)
     chunks = [group.column(place) for place in range(group.num_columns)]
     starts = [
         min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks
     ]
     stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
-    return Group(number, group.num_rows, min(starts, default=0), max(stops, default=0))
+    return RowGroup(number, group.num_rows, min(starts, default=0), max(stops, default=0))
 
 
 def _chosen(schema: Any, columns: Sequence[str]) -> Any:
@@ -129,7 +129,7 @@ def _chosen(schema: Any, columns: Sequence[str]) -> Any:
     return _parquet().ParquetFile(file).read_row_group(0, columns=columns).schema
 
 
-class _ParquetRows(GroupedRows):
+class _ParquetRows(RowGroupRows):
     @property
     def source_identity(self) -> dict[str, Any]:
         filters = self.arguments.get("filters")
@@ -168,7 +168,7 @@ class _ParquetRows(GroupedRows):
             f"{reason}"
         )
 
-    def decode(self, number: int, group: Group) -> Any:
+    def decode(self, number: int, group: RowGroup) -> Any:
         with self.opened(number) as reader:
             # without pyarrow's own threads, which a fork would not have
             return reader.read_row_group(group.number, columns=self.columns, use_threads=False)
@@ -183,7 +183,7 @@ def read_parquet(
     index_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     progress: bool = False,
-) -> GroupedRows:
+) -> RowGroupRows:
     """The rows of Parquet files, by number, as dicts.
 
     Numbers are NumPy's, lists of numbers arrays, anything else what pyarrow makes of it in
@@ -231,7 +231,7 @@ def read_parquet(
     return _ParquetRows(
         "read_parquet",
         files,
-        GroupScan(filters),
+        RowGroupScan(filters),
         columns=columns,
         cache_bytes=cache_bytes,
         index_dir=index_dir,

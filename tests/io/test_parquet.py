@@ -250,5 +250,5 @@ def test_a_fork_has_a_cache_of_its_own() -> None:
 def test_footers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     files = numbers(10, 10, 10)
     lz.io.read_parquet(files)
-    monkeypatch.setattr(lz.io.parquet.GroupScan, "__call__", None)
+    monkeypatch.setattr(lz.io.parquet.RowGroupScan, "__call__", None)
     assert len(lz.io.read_parquet(files)) == 30

@@ -178,7 +178,7 @@ def _objects(values: Any) -> Column:
     return Column(get, take, is_text)
 
 
-def joined(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any]:
+def concatenated(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any]:
     """Values one after another: an array, where all parts are arrays of one type."""
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts) and len({part.dtype for part in arrays}) == 1:

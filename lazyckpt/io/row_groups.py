@@ -16,13 +16,13 @@ from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.columns import Columns, column_names, columns_of, joined, row, rows
+from lazyckpt.io.arrow_columns import Columns, column_names, columns_of, concatenated, row, rows
+from lazyckpt.io.arrow_schemas import common_type, flaw_of, schema_digest
 from lazyckpt.io.file_object import FileObject
 from lazyckpt.io.files import as_files
 from lazyckpt.io.index import Index, Scan
 from lazyckpt.io.lru_cache import LRUCache
 from lazyckpt.io.rows import RecordError, Rows, shifted
-from lazyckpt.io.schemas import common_type, flaw_of, schema_digest
 from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, unreadable
 
 CACHE_BYTES = 1 << 28
@@ -31,7 +31,7 @@ _OF_DAMAGE = ValueError, OSError, NotImplementedError  # as pyarrow raises them
 _FEW = 256  # rows of a group that are made at once, in order
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """Rows of a file that are decoded together.
 
     - `number`: what the file calls it
@@ -45,9 +45,9 @@ class Group(NamedTuple):
     stop: int
 
 
-def group_entries(groups: Sequence[Group], schema: Any, more: str = "") -> NDArray[np.uint64]:
+def group_entries(groups: Sequence[RowGroup], schema: Any, more: str = "") -> NDArray[np.uint64]:
     """What an index has of a file: its groups, and behind them a digest of its schema."""
-    return np.array([*groups, Group(0, 0, schema_digest(schema, more), 0)], np.uint64)
+    return np.array([*groups, RowGroup(0, 0, schema_digest(schema, more), 0)], np.uint64)
 
 
 def opened(file: File, *, is_mapped: bool = False) -> Any:
@@ -80,7 +80,7 @@ def _stacked(
     return values if is_text or {*map(type, values)} <= {str} else stack(values)
 
 
-class GroupedRows(Rows[dict[str, Any]]):
+class RowGroupRows(Rows[dict[str, Any]]):
     """Rows as dicts, of files whose rows are decoded in groups. A subclass decodes one.
 
     Args:
@@ -128,7 +128,7 @@ class GroupedRows(Rows[dict[str, Any]]):
         """What reads groups of a file."""
         raise NotImplementedError
 
-    def decode(self, number: int, group: Group) -> Any:
+    def decode(self, number: int, group: RowGroup) -> Any:
         """The table of a group of file `number`, as pyarrow has it."""
         raise NotImplementedError
 
@@ -233,7 +233,7 @@ class GroupedRows(Rows[dict[str, Any]]):
             raise
         return {
             name: _stacked(
-                values[0] if len(values) == 1 else joined(values),
+                values[0] if len(values) == 1 else concatenated(values),
                 order,
                 all(columns[name].is_text for columns, _ in parts),
             )
@@ -267,7 +267,7 @@ class GroupedRows(Rows[dict[str, Any]]):
         def decode() -> _Decoded:
             number, *place = self._groups[group].tolist()
             try:
-                table = self._decoded(number, Group(*place))
+                table = self._decoded(number, RowGroup(*place))
                 return _Decoded(columns_of(table), table.get_total_buffer_size())
             except (SourceChanged, StorageError):
                 raise
@@ -285,7 +285,7 @@ class GroupedRows(Rows[dict[str, Any]]):
             raise RecordError(str(found.error)) from found.error
         return found.columns
 
-    def _decoded(self, number: int, group: Group) -> Any:
+    def _decoded(self, number: int, group: RowGroup) -> Any:
         """A group's table, with the types that its columns have in all files."""
         table = self.decode(number, group).select(list(self._types))
         if table.num_rows != group.size:
