@@ -64,8 +64,8 @@ _STAMP = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
 # Columns as few write them: their types, a value, and what a reader makes of it.
 _ODD: dict[str, list[tuple[Any, Any, Any]]] = {
     "numbers": [
-        (pa.float16(), 0.5, np.float16(0.5)),
-        (pa.list_(pa.float16()), [0.5], np.array([0.5], np.float16)),
+        (pa.float16(), np.float16(0.5), np.float16(0.5)),
+        (pa.list_(pa.float16()), [np.float16(0.5)], np.array([0.5], np.float16)),
         (pa.decimal128(5, 2), Decimal("1.25"), Decimal("1.25")),
         (pa.uint64(), 2**64 - 1, np.uint64(2**64 - 1)),
     ],
