@@ -20,6 +20,8 @@ from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
 
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_BEYOND = b"0" * 20, b"-" + b"0" * 19  # how ints are written that may have more than 64 bits
 _BETWEEN = token_hex(8)  # what no file that is there already holds
 _WHOLE = {"utf-8", "utf8", "ascii", "latin-1"}  # of which lines may be decoded all at once
 
@@ -109,9 +111,10 @@ def _loaded_at_once(loads: Callable[[bytes], Any], lines: bytes) -> list[Any]:
     return found[:-1:2] if found[1::2].count(_BETWEEN) == size else []
 
 
-def plain_loads(record: bytes) -> Any:
+def plain_loads(record: bytes | str) -> Any:
     """What JSON says, by the standard library; `NaN` is none, as the standard has it."""
-    return json.loads(record, parse_constant=_no_constant)
+    text = record if isinstance(record, str) else str(record, "utf-8")
+    return json.loads(text, parse_constant=_no_constant)
 
 
 def _no_constant(name: str) -> Any:
@@ -119,12 +122,24 @@ def _no_constant(name: str) -> Any:
 
 
 def json_loads() -> Callable[[Any], Any]:
-    """orjson's `loads` where it is installed, else the standard library's."""
+    """What `plain_loads` makes of JSON, sooner if orjson is installed."""
     try:
-        loads: Callable[[Any], Any] = import_module("orjson").loads
+        return partial(_as_plain, import_module("orjson").loads)
     except ImportError:
         return plain_loads
-    return loads
+
+
+def _as_plain(loads: Callable[[Any], Any], record: bytes | str) -> Any:
+    """What orjson says, unless it makes a float of an int or refuses what is JSON."""
+    digits = (record if isinstance(record, bytes) else record.encode("ascii", "replace")).translate(
+        _DIGITS
+    )
+    if any(beyond in digits for beyond in _BEYOND):
+        return plain_loads(record)
+    try:
+        return loads(record)
+    except ValueError:  # also of lone surrogates, and of nesting that is deep
+        return plain_loads(record)
 
 
 def read_text(
@@ -186,9 +201,8 @@ def read_jsonl(
 
     Args:
         loads: From the bytes of a line to a row, without the white space around them; from a str
-            where `encoding` isn't "utf-8". By default orjson's where it is installed, else the
-            standard library's. The two differ in ints beyond 64 bits, which orjson makes floats,
-            and lone surrogates, which it refuses.
+            where `encoding` isn't "utf-8". By default what the standard library makes of it, but
+            for `NaN`, which is no JSON; sooner if orjson is installed.
         encoding: One in which a newline is one byte.
 
     Raises:

@@ -114,6 +114,32 @@ def good(rows: Iterator[Any]) -> list[Any]:
     return found
 
 
+VALUES = [
+    "27368747340080916343", "-9223372036854775809", "18446744073709551615", "-9223372036854775808",
+    "[1, 99999999999999999999]", "123456789012345678901234567890.5", "1e999", r'"\ud800"', "1e-400",
+    '"12345678901234567890123"', "[" * 1100 + "]" * 1100, "0.1", "-0.0", "1E5", '{"a": 1, "a": 2}',
+    "NaN", "-Infinity", "01", "1.", '"\t"', "\x001", "[1,]", "", "tru", "\u0661", '"\ufffd"',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_orjson_changes_no_value(value: str) -> None:
+    found = text.json_loads()
+    assert found is not text.plain_loads
+    for record in (value, value.encode()):
+        try:
+            expected = text.plain_loads(record)
+        except (ValueError, RecursionError) as error:
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                found(record)
+        else:
+            assert repr(found(record)) == repr(expected)
+    for rows in ([value], [value, "1"]):
+        read = lz.io.read_jsonl(written(["\n".join(rows).encode()], ".jsonl"))
+        plain = lz.io.read_jsonl(read.files, loads=text.plain_loads)
+        assert repr(good(iter(read))) == repr(good(iter(plain)))
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
 @pytest.mark.usefixtures("chunk")
