@@ -72,6 +72,8 @@ def _column(values: Any) -> Column:
     if _is(values.type, "run_end_encoded"):
         places = np.arange(values.offset, values.offset + len(values))
         values = values.values.take(np.searchsorted(values.run_ends, places, side="right"))
+    if _is(values.type, "dictionary") and _is_number(values.type.value_type):
+        values = values.dictionary_decode()
     if _is_number(values.type):
         return _of_array(values, _numbers(values), _is_missing(values))
     if isinstance(values.type, arrow.FixedShapeTensorType):

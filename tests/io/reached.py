@@ -32,6 +32,8 @@ def documented(value: Any, kind: Any) -> Any:
     """What a reader makes of what pyarrow makes of a value."""
     if pa.types.is_run_end_encoded(kind):
         return documented(value, kind.value_type)
+    if pa.types.is_dictionary(kind) and kind.value_type in NUMBERS:
+        return documented(value, kind.value_type)
     if value is None:
         return None
     if kind in NUMBERS:
