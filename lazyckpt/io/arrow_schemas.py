@@ -34,8 +34,8 @@ def common_type(one: Any, other: Any) -> Any:
     """The type that has the values of two, none of them as another value; None if there is none.
 
     Types differ so where one is of missing values alone, or a dictionary of the other, by the
-    width of ints, the size of offsets, and whether values may be missing; also within lists and
-    structs.
+    width of ints, the size of offsets or of lists, and whether values may be missing; also within
+    lists and structs.
     """
     arrow = optional_module("pyarrow", "arrow", "reading")
     types = arrow.types
@@ -51,11 +51,13 @@ def common_type(one: Any, other: Any) -> Any:
     for kinds in _ALIKE:
         if str(one) in kinds and str(other) in kinds:
             return getattr(arrow, kinds[2])()
-    lists = types.is_list, types.is_large_list
+    lists = types.is_list, types.is_large_list, types.is_fixed_size_list
     if all(any(is_list(kind) for is_list in lists) for kind in (one, other)):
         value = common_type(one.value_type, other.value_type)
-        is_large = types.is_large_list(one) or types.is_large_list(other)
-        return value and (arrow.large_list if is_large else arrow.list_)(value)
+        if value is None or types.is_large_list(one) or types.is_large_list(other):
+            return value and arrow.large_list(value)
+        sizes = {getattr(kind, "list_size", -1) for kind in (one, other)}
+        return arrow.list_(value, sizes.pop() if len(sizes) == 1 else -1)
     if types.is_struct(one) and types.is_struct(other):
         names = [field.name for field in one]
         if names == [field.name for field in other]:

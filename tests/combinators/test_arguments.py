@@ -63,7 +63,7 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "take_tokens": {"tokens": "natural", "key": "function"},
     "hash_range": {
-        "start": "unit", "stop": "one", "seed": "natural", "key": "function?",
+        "start": "unit", "stop": "one", "seed": "natural", "key": "keys?",
         "inverted": "boolean",
     },
     "sample": {
@@ -116,6 +116,7 @@ GOOD: dict[str, list[Any]] = {
     "natural": [2, 0, 10**12, *NUMPY_INTS],
     "boolean": [False, True],
     "function": [len, str.upper, int, print],
+    "keys": [len, str.upper],
     "json": [0, None, "a", 1.5, [], {}, (), {"a": [1, (2, None)]}],
     "integer": [2, 0, -3, 10**12, *NUMPY_INTS],
     "anything": [3, None, [1], len],
@@ -151,6 +152,7 @@ BAD: dict[str, list[Any]] = {
     "folder": ["", None, 3, [1]],
     "boolean": [None, 0, 1, np.True_, 1.0, math.nan, "True", []],
     "function?": [0, 1.0, math.nan, "len", b"len", [len], np.array(1), True],
+    "keys?": [0, 1.0, math.nan, "len", b"len", {"len": 3}, np.array(1), np.zeros((1, 1)), True],
     "integer": [None, *NO_INT],
     "padding?": [0, -100, "x", ["x"], {"x": "0"}, {"x": None}, {0: 1}, [("x", 0)], len],
     "short?": ["", "x" * 41, 0, 1.0, b"squad", ["squad"], len],

@@ -86,6 +86,7 @@ class Format:
             odd={name: _compressed(found, kind) for name, found in self.odd.items()},
             spoil=None,
             none=(),
+            is_checked=self.is_checked or kind.startswith(("gzip", "bgzf")),
             compression=kind,
         )
 

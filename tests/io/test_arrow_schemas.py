@@ -63,6 +63,14 @@ COMMON: dict[str, tuple[list[Any], list[Any]]] = {
         [pa.array([[1]], pa.list_(pa.int8())), pa.array([[300]], pa.large_list(pa.int64()))],
         [np.array([1]), np.array([300])],
     ),
+    "a size": (
+        [pa.array([[1, 2]], pa.list_(pa.int8(), 2)), pa.array([[3]], pa.list_(pa.int8()))],
+        [np.array([1, 2], np.int8), np.array([3], np.int8)],
+    ),
+    "sizes": (
+        [pa.array([[1]], pa.list_(pa.int8(), 1)), pa.array([[3, 4]], pa.list_(pa.int64(), 2))],
+        [np.array([1]), np.array([3, 4])],
+    ),
     "empty lists": ([pa.array([[]]), pa.array([["a"]])], [[], ["a"]]),
     "structs": (
         [pa.array([{"u": 1, "v": None}], STRUCT), pa.array([{"u": 300, "v": "x"}])],

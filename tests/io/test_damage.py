@@ -1,20 +1,169 @@
-"""Values that are none: errors that name the row, which alone is left out."""
+"""Files with any byte gone or changed, or of another format: rows as they were, or errors that
+name the file, record and offset; whatever a damaged length says. Values that are none.
+"""
 
 from __future__ import annotations
 
+import bz2
+import json
+import lzma
+import random
 import sqlite3
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from copy import deepcopy
+from dataclasses import replace
+from gzip import compress as gzip
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 import lazyckpt as lz
-from tests.io.cases import folder, written
-from tests.io.formats import saved
+from tests.io.cases import folder, written, zstd
+from tests.io.formats import bgzf, mds, saved
+from tests.io.laws import damage_is_named
+from tests.io.table import FORMATS, Format
+
+CASES = [name for name, form in FORMATS.items() if not form.is_foreign and name != "files"]
+MOST = max(40, settings.default.max_examples)  # contents of one format
+
+
+def by_the_byte(content: bytes, chance: random.Random) -> bytes:
+    """Content that is cut at a byte, or has another one there."""
+    at = chance.randrange(len(content))
+    other = bytes([chance.choice([content[at] ^ 1 << chance.randrange(8), 255])])
+    return content[:at] + chance.choice([b"", other + content[at + 1 :]])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_damage_is_an_error_that_names_record_and_file(name: str) -> None:
+    """Also content of another format."""
+    form, chance = FORMATS[name], random.Random(name)
+    whole = form.example.files
+    damage_is_named(form, whole)
+    for _ in range(MOST):
+        file = chance.choice([*whole])
+        damage_is_named(form, {**whole, file: by_the_byte(whole[file], chance)})
+    for other in chance.sample([*OTHERS, *map(_first, FORMATS.values())], 12):
+        damage_is_named(replace(form, is_checked=False), {**whole, next(iter(whole)): other})
+
+
+OTHERS = [b"", b"\0", bytes(600), b"\x80" * 600, b"PK\3\4" + bytes(99), b"\n" * 9, b"\xff\xfe"]
+
+
+def _first(form: Format) -> bytes:
+    return next(iter(form.example.files.values()))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "*" not in FORMATS[name].pattern])
+def test_what_is_not_there_is_named(name: str) -> None:
+    form = FORMATS[name]
+    files = form.example.files
+    for each in files:
+        damage_is_named(form, {**files, each: None})
+        damage_is_named(form, {other: files[other] for other in files if other != each})
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where in JSON there is a value."""
+    yield at
+    keys = [*value] if isinstance(value, dict) else range(len(value) if type(value) is list else 0)
+    for key in keys:
+        yield from places(value[key], (*at, key))
+
+
+ODD = [
+    None, True, 0, 5, -4, 0.5, 1e9, 2**70, "", "x", "int", "pil", "../x", "a\0b", [], [None], ["a"],
+    {}, {"a": 1}, "ndarray:object", "ndarray:int8:x", "ndarray:int8:-1", "jpegarray", "pkl",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_whatever_a_list_of_shards_says_is_an_error_that_names_a_file(compression: str) -> None:
+    files = mds([[{"text": "ab" * n, "number": n} for n in range(3)]], compression)
+    said = json.loads(files["index.json"])
+    for *before, last in [at for at in places(said) if at]:
+        for value in [*ODD, ...]:
+            other = deepcopy(said)
+            inner = other
+            for key in before:
+                inner = inner[key]
+            if value is ...:
+                del inner[last]
+            else:
+                inner[last] = value
+            damage_is_named(FORMATS["mds"], {**files, "index.json": json.dumps(other).encode()})
+
+
+FAR = b"\xff\xff\xff\x7f"
+LENGTHS = [
+    ("mds", "shard.00000.mds", 0, FAR),  # how many samples
+    ("mds", "shard.00001.mds", 36, FAR),  # where the last one ends
+    ("tfrecord", "000.tfrecord", 0, FAR * 2),
+    ("documents", "000.idx", 18, FAR * 2),  # how many sequences
+    ("documents", "000.idx", 34, FAR),  # tokens of the first one
+    ("npy", "000.npy", 6, b"\2\0" + FAR),  # bytes of a header
+]
+
+
+@pytest.mark.parametrize(("name", "file", "at", "length"), LENGTHS)
+def test_a_length_that_is_damaged_takes_no_memory(
+    name: str, file: str, at: int, length: bytes
+) -> None:
+    form = FORMATS[name]
+    content = form.example.files[file]
+    content = content[:at] + length + content[at + len(length) :]
+    damage_is_named(form, form.example.files)  # what is imported for it is no part of this
+    tracemalloc.start()
+    try:
+        damage_is_named(form, {**form.example.files, file: content})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8_000_000
+
+
+LINES = b"".join(b'{"n": %d, "text": "%s"}\n' % (n, b"ab" * (n % 5)) for n in range(9))
+STREAMS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip,
+    ".bgz": bgzf,
+    ".zst": zstd.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+}
+
+
+@pytest.mark.parametrize("packing", STREAMS)
+def test_streams_of_damaged_files(packing: str) -> None:
+    packed = STREAMS[packing](LINES)
+    path = folder() / f"a.jsonl{packing}"
+    expected = [json.loads(line) for line in LINES.splitlines()]
+
+    @settings(max_examples=max(40, settings.default.max_examples))
+    @given(st.integers(1, len(packed) - 1), st.integers(0, 255))
+    def holds(at: int, flipped: int) -> None:
+        end = len(packed) if flipped else at
+        spoilt = bytearray(packed)
+        spoilt[at] ^= flipped
+        path.write_bytes(spoilt[:end])
+        found, error = [], None
+        try:
+            for row in lz.io.iter_jsonl(path):
+                found.append(row)
+        except lz.PipelineError as raised:
+            error = raised
+        assert error is None or str(path) in str(error)
+        if packing and error is None and packing not in (".bgz", ".zst"):
+            assert found == expected
+
+    holds()
 
 
 def no_text(out: Any, write: Callable[[Any, Any], None]) -> None:
