@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar, overload
 
@@ -27,7 +28,7 @@ from lazyckpt.core.checks import (
 )
 from lazyckpt.core.content import digest
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.prng import derive, hashes
+from lazyckpt.core.prng import derive, hashed, hashes, hashes_at
 from lazyckpt.core.registry import Elastic
 from lazyckpt.core.show import show
 from lazyckpt.decorators import combinator
@@ -52,9 +53,15 @@ class Keys(Shown):
         self.values = values
 
     @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """The hash of each."""
+        found = map(partial(key_hash, "hash_range", "key"), self.values)
+        return np.fromiter(found, np.uint64, len(self.values))
+
+    @cached_property
     def digest(self) -> str:
         """How many there are, and a digest of them."""
-        return f"{len(self.values)} {digest(b''.join(map(_as_bytes, self.values)))}"
+        return f"{len(self.values)} {digest(self.hashes.astype('<u8').tobytes())}"
 
     def __eq__(self, other: object) -> bool:
         return self.digest == other.digest if isinstance(other, Keys) else NotImplemented
@@ -64,10 +71,6 @@ class Keys(Shown):
 
     def __repr__(self) -> str:
         return show(self.values)
-
-
-def _as_bytes(key: Key) -> bytes:
-    return key_hash("hash_range", "key", key).to_bytes(8, "little")
 
 
 def _key(value: Any) -> Any:
@@ -160,31 +163,33 @@ def hash_range(
     """
     low, high = (math.floor(each * 2.0**64) for each in (start, stop))
     mixed = derive(seed, "hash_range")
-    salt = mixed.to_bytes(8, "little")
-
-    def is_inside(value: Key) -> bool:
-        return (low <= key_hash("hash_range", "key", value, salt) < high) != inverted
-
     if callable(key):
-        return selected(upstream, lambda item: is_inside(key(item)))
+        return selected(
+            upstream,
+            lambda item: (
+                (low <= hashed(mixed, key_hash("hash_range", "key", key(item))) < high) != inverted
+            ),
+        )
     length = table_length(
         "hash_range", upstream, ", so that items have no number; give `key` as a function"
     )
-    if key is None:
-        order = Listed(_numbers(mixed, length, low, high, inverted))
-    else:
-        values = key.values if isinstance(key, Keys) else key
-        if len(values) != length:
-            raise ArgumentError(f"hash_range: {len(values):,} keys for {length:,} items")
-        order = Listed(np.flatnonzero(np.fromiter(map(is_inside, values), bool, length)))
+    keys = key if key is None or isinstance(key, Keys) else Keys(key)
+    if keys is not None and len(keys.values) != length:
+        raise ArgumentError(f"hash_range: {len(keys.values):,} keys for {length:,} items")
+    order = Listed(_numbers(mixed, length, low, high, inverted, keys))
     return reordered("hash_range", upstream, len(order), lambda epoch: order)
 
 
-def _numbers(key: int, length: int, low: int, high: int, inverted: bool) -> NDArray[np.int64]:
-    """The numbers whose hash is in the range."""
+def _numbers(
+    seed: int, length: int, low: int, high: int, inverted: bool, keys: Keys | None
+) -> NDArray[np.int64]:
+    """The numbers whose hash, or that of their key, is in the range."""
     parts = [np.empty(0, np.int64)]
     for begin in range(0, length, _CHUNK):
-        found = hashes(key, begin, min(begin + _CHUNK, length))
+        end = min(begin + _CHUNK, length)
+        found = (
+            hashes(seed, begin, end) if keys is None else hashes_at(seed, keys.hashes[begin:end])
+        )
         if low < high:
             inside = (found >= np.uint64(low)) & (found <= np.uint64(high - 1))
         else:

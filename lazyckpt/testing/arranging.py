@@ -93,9 +93,8 @@ def hash_range(
     def share(number: int, item: Any) -> float:
         if key is None:
             return hashed(salt, number) / 2**64
-        told = b"s" + key(item).encode()
-        digest = blake2b(told, digest_size=8, key=salt.to_bytes(8, "little")).digest()
-        return int.from_bytes(digest, "little") / 2**64
+        digest = blake2b(b"s" + key(item).encode(), digest_size=8).digest()
+        return hashed(salt, int.from_bytes(digest, "little")) / 2**64
 
     def each(epoch: int) -> Iterator[Any]:
         for number, item in enumerate(items(epoch)):

@@ -10,7 +10,7 @@ from lazyckpt.core.checks import brief, is_integer
 Key = str | bytes | int
 
 
-def key_hash(stage: str, argument: str, value: Any, salt: bytes = b"") -> int:
+def key_hash(stage: str, argument: str, value: Any) -> int:
     """The hash of a str, bytes or an int; a `TypeError`, of a stage and argument, for others."""
     if isinstance(value, str):
         told = b"s" + value.encode("utf-8", "surrogatepass")
@@ -23,4 +23,4 @@ def key_hash(stage: str, argument: str, value: Any, salt: bytes = b"") -> int:
             f"{stage}: {argument} must give a str, bytes or an int, got {brief(value)} "
             f"({type(value).__name__})"
         )
-    return int.from_bytes(blake2b(told, digest_size=8, key=salt).digest(), "little")
+    return int.from_bytes(blake2b(told, digest_size=8).digest(), "little")
