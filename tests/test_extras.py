@@ -64,7 +64,7 @@ if __name__ == "__main__":
 """
 PACKAGES = [
     *("accelerate", "array_record", "backports.zstd", "cloudpickle", "fsspec"),
-    *("grain", "hypothesis", "jax", "lightning", "matplotlib", "obstore", "orjson"),
+    *("grain", "hypothesis", "jax", "lightning", "matplotlib", "obstore", "msgspec"),
     *("prometheus_client", "pyarrow"),
     *("ray", "rich", "s3fs", "shtab", "torch", "tqdm", "transformers"),
 ]

@@ -20,8 +20,6 @@ from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
 
-_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-_BEYOND = b"0" * 20, b"-" + b"0" * 19  # how ints are written that may have more than 64 bits
 _BETWEEN = token_hex(8)  # what no file that is there already holds
 _WHOLE = {"utf-8", "utf8", "ascii", "latin-1"}  # of which lines may be decoded all at once
 
@@ -122,23 +120,18 @@ def _no_constant(name: str) -> Any:
 
 
 def json_loads() -> Callable[[Any], Any]:
-    """What `plain_loads` makes of JSON, sooner if orjson is installed."""
+    """What `plain_loads` makes of JSON, sooner if msgspec is installed."""
     try:
-        return partial(_as_plain, import_module("orjson").loads)
+        return partial(_as_plain, import_module("msgspec").json.decode)
     except ImportError:
         return plain_loads
 
 
 def _as_plain(loads: Callable[[Any], Any], record: bytes | str) -> Any:
-    """What orjson says, unless it makes a float of an int or refuses what is JSON."""
-    digits = (record if isinstance(record, bytes) else record.encode("ascii", "replace")).translate(
-        _DIGITS
-    )
-    if any(beyond in digits for beyond in _BEYOND):
-        return plain_loads(record)
+    """What msgspec says, which refuses some of JSON, such as lone surrogates."""
     try:
         return loads(record)
-    except ValueError:  # also of lone surrogates, and of nesting that is deep
+    except (ValueError, RecursionError):
         return plain_loads(record)
 
 
@@ -202,7 +195,7 @@ def read_jsonl(
     Args:
         loads: From the bytes of a line to a row, without the white space around them; from a str
             where `encoding` isn't "utf-8". By default what the standard library makes of it, but
-            for `NaN`, which is no JSON; sooner if orjson is installed.
+            for `NaN`, which is no JSON; sooner if msgspec is installed.
         encoding: One in which a newline is one byte.
 
     Raises:

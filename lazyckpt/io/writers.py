@@ -64,16 +64,10 @@ def to_json(row: Any) -> bytes:
         row, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
     )
     content = f"{text}\n".encode()
-    found = json.loads(content, parse_int=_json_int)
+    found = json.loads(content)
     if not _is_same(row, found):
         raise ValueError(f"it would be read as {brief(found)}; make it JSON by map")
     return content
-
-
-def _json_int(text: str) -> int | float:
-    """An int as any reader has it, of which some know 64 bits alone."""
-    value = int(text)
-    return value if -(1 << 63) <= value < 1 << 64 else float(value)
 
 
 def _plain(value: Any) -> Any:

@@ -55,6 +55,6 @@ def test_every_name_says_what_it_is(name: str) -> None:
 
 
 def test_importing_brings_no_optional_package() -> None:
-    others = {"orjson", "obstore", "fsspec", "indexed_gzip", "backports.zstd", "tqdm", "argparse"}
+    others = {"msgspec", "obstore", "fsspec", "indexed_gzip", "backports.zstd", "tqdm", "argparse"}
     assert not others & loaded("import lazyckpt as lz; lz.io.read_csv, lz.io.iter_text")
     assert "lazyckpt.io" not in loaded("import lazyckpt as lz; lz.source([1])")

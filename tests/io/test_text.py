@@ -96,7 +96,7 @@ PARTS = [
 def test_lines_are_json_each_for_itself(lines: list[str], is_ended: bool, is_plain: bool) -> None:
     content = "\n".join(lines) + "\n" * is_ended
     with pytest.MonkeyPatch.context() as patch:
-        if is_plain:  # as where orjson isn't installed
+        if is_plain:  # as where msgspec isn't installed
             patch.setattr(text, "json_loads", lambda: text.plain_loads)
         rows = lz.io.read_jsonl(written([content.encode()], ".jsonl"))
     alone = good(rows[n] for n in range(len(rows)))
@@ -123,7 +123,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_orjson_changes_no_value(value: str) -> None:
+def test_msgspec_changes_no_value(value: str) -> None:
     found = text.json_loads()
     assert found is not text.plain_loads
     for record in (value, value.encode()):
@@ -198,7 +198,7 @@ def test_lines_of_json_may_be_arrays(content: str, suffix: str, rows: list[Any])
 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
-def test_what_json_lacks_is_refused_with_and_without_orjson(name: str) -> None:
+def test_what_json_lacks_is_refused_with_and_without_msgspec(name: str) -> None:
     files = written([f"[{name}]\n".encode()], ".jsonl")
     with pytest.raises(lz.io.RecordError):
         lz.io.read_jsonl(files)[0]

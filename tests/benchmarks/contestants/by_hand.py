@@ -20,8 +20,8 @@ from threading import Thread
 from time import perf_counter
 from typing import Any
 
+import msgspec
 import numpy as np
-import orjson
 from contestant import Figures, Way
 from data import (
     BINS,
@@ -300,15 +300,15 @@ def w11text(n: int) -> Way:
 
 
 def w11jsonl(n: int) -> Way:
-    return read(n, "jsonl", partial(open, mode="rb"), orjson.loads)
+    return read(n, "jsonl", partial(open, mode="rb"), msgspec.json.decode)
 
 
 def w11gzip(n: int) -> Way:
-    return read(n, "jsonl.gz", gzip.open, orjson.loads)
+    return read(n, "jsonl.gz", gzip.open, msgspec.json.decode)
 
 
 def w11zstd(n: int) -> Way:
-    return read(n, "jsonl.zst", zstd.open, orjson.loads)
+    return read(n, "jsonl.zst", zstd.open, msgspec.json.decode)
 
 
 def w11tar(n: int) -> Way:
