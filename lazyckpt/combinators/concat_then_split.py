@@ -21,7 +21,7 @@ from lazyckpt.combinators.machines.token_rows import (
     padding,
     part_of,
 )
-from lazyckpt.combinators.schedule import Schedule, scheduled
+from lazyckpt.combinators.schedule import Schedule, row_length
 from lazyckpt.core.checks import boolean, optional
 from lazyckpt.core.content import Entry
 from lazyckpt.core.flow import Position
@@ -39,7 +39,7 @@ def _rebased(
 
 
 @combinator(
-    checks={"length": scheduled, "drop_last": boolean, "pad": optional(padding)},
+    checks={"length": row_length, "drop_last": boolean, "pad": optional(padding)},
     elastic=Elastic(
         changes={"length": "here", "drop_last": "here", "pad": "blind"}, rebase=_rebased
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from lazyckpt.combinators.machines.proportions import Scheduled, Weights, weights_of
 from lazyckpt.core.checks import (
@@ -45,13 +45,12 @@ class Schedule(Shown, Generic[V]):
             return self.function(items)
         number = bisect(self.points, items, key=lambda point: point[0])
         begin, before = self.points[number - 1]
-        found: Any = before
         if self.interpolate is not None and number < len(self.points):
             end, after = self.points[number]
             part = (items - begin) / (end - begin)
             pairs = zip(before, after, strict=True)
-            found = tuple([old + (new - old) * part for old, new in pairs])
-        return found  # type: ignore[no-any-return]
+            before = tuple([old + (new - old) * part for old, new in pairs])
+        return cast(V, before)
 
     def __repr__(self) -> str:
         if self.function is not None:
@@ -139,7 +138,7 @@ def known_weights(weights: Weights | Schedule[Any] | Scheduled) -> list[Weights]
     return [] if callable(weights) else [weights]
 
 
-def scheduled(value: Any) -> Any:
+def row_length(value: Any) -> Any:
     """A length, as an int >= 1, or a schedule of such."""
     try:
         if not isinstance(value, Schedule):

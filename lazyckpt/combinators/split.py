@@ -119,7 +119,7 @@ def hash_range(
     stop: float,
     *,
     seed: int,
-    key: Callable[[A], Key] | Sequence[Key] | Keys | None = None,
+    key: Callable[[A], Key] | Sequence[Key] | None = None,
     inverted: bool = False,
 ) -> Machine[A]:
     """The items whose hash, from 0 up to but without 1, is at least `start` and below `stop`.
@@ -173,7 +173,7 @@ def hash_range(
     length = table_length(
         "hash_range", upstream, ", so that items have no number; give `key` as a function"
     )
-    keys = key if key is None or isinstance(key, Keys) else Keys(key)
+    keys: Any = key  # or what the check has made of a sequence
     if keys is not None and len(keys.values) != length:
         raise ArgumentError(f"hash_range: {len(keys.values):,} keys for {length:,} items")
     order = Listed(_numbers(mixed, length, low, high, inverted, keys))

@@ -53,7 +53,8 @@ def frame_values(data: Any) -> list[tuple[Any, NDArray[Any] | list[Any]]]:
     assert reader is not None
     found = reader(data)
     columns = [("", found)] if isinstance(found, Column) else found
-    index = [("", data.index.to_numpy())] if "pandas" in kinds(data)[0] else []
+    is_pandas = any(kind.startswith("pandas.") for kind in kinds(data))
+    index = [("", data.index.to_numpy())] if is_pandas else []
     return [*index, *((name, column.take(range(len(data)))) for name, column in columns)]
 
 

@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -260,6 +261,20 @@ def test_a_bare_function_is_refused_where_a_resume_would_ask_it_again(name: str,
 def test_what_is_none_is_refused(build: Callable[[], object], message: str) -> None:
     with pytest.raises(lz.ArgumentError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    "pack", [lz.concat_then_split, partial(lz.pack_first_fit, num_bins=2)], ids=["concat", "pack"]
+)
+def test_lengths_of_a_named_function(pack: Any) -> None:
+    def rows(length: Callable[[int], Any]) -> list[int]:
+        stage = pack(lz.schedule(length, name="v1"))
+        return [len(row["tokens"]) for row in lz.source([[1, 2]] * 6) | stage]
+
+    assert rows(lambda n: 2 if n < 2 else np.int64(4)) == [2, 2, 4, 4]
+    for bad in (0, 2.0, None, True, [2]):
+        with pytest.raises(lz.PipelineError, match=r"length\(0\) must be an int >= 1, got"):
+            rows(lambda n, bad=bad: bad)
 
 
 def test_what_a_named_function_returns_is_checked() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from tests.state.cases import signed
 
 PACKS = {"pack_first_fit": lz.pack_first_fit, "pack_best_fit": lz.pack_best_fit}
 EXECUTORS = [None, lz.threads(2), lz.processes(2)]
@@ -150,3 +153,23 @@ def test_shorter_rows_that_would_drop_what_they_hold_are_refused() -> None:
     lz.rebase(lz.state_at(old, 0), new)
     rows = [*islice(old, 1), *lz.run(larger, lz.rebase(state, larger), on_error="skip")]
     assert sorted(parts(rows)) == [*enumerate([3, 5, 4, 2, 6, 1], 1)]
+
+
+ODD: list[list[Any]] = [
+    [], [-1], ["0"], [0, 3], [0, []], [0, [6, 3]], [0, [6, 3, 0]], [0, [0, 3, 1]], [0, [6, 0, 1]],
+    [0, [6, 3, 1, 1]], [0, [6, 3, 9]], [9], [1, 1, 0], [1, 1], [1, 1, 6, 6], [1, 1, [6, 3, 1]],
+    [0, [[6], 3, 1]], [1, [6, 3, 1]], [10**9], [10**9, 0], [0, [10**9, 10**9, 10**9]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("own", ODD, ids=repr)
+@pytest.mark.parametrize("length", [6, lz.schedule({0: 6, 2: 9})], ids=repr)
+def test_a_place_that_is_none_is_refused(own: list[Any], length: Any) -> None:
+    pipeline = built([3] * 20, "pack_first_fit", length, 3)
+    body = json.loads(lz.state_at(pipeline, 1).to_json())
+    name, arguments, _ = body["stages"][-1]
+    text = signed(body, stages=[*body["stages"][:-1], [name, arguments, own]])
+    with suppress(lz.PipelineError):
+        rows = parts(list(lz.run(pipeline, text)))
+        assert {*rows} <= {(n, 3) for n in range(1, 21)}
+        assert len({*rows}) == len(rows)

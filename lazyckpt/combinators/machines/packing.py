@@ -93,14 +93,15 @@ def packed(
 
         return Flow(made(), lambda: position)
 
-    def fits(*own: Any) -> None:
-        check(*(own[1:] if is_counted and within(name, *own[:1]) >= 0 else own))
+    def check_counted(number: int, *own: Any) -> None:
+        within(name, number)
+        check(*own)
 
     return stateful(
         name,
         upstream,
         first=(0, 0) if is_counted else (0,),
-        check=fits,
+        check=check_counted if is_counted else check,
         rereads=lambda position: [rereads(position[0], *position[1 + is_counted :])],
         flow=flow,
     )

@@ -53,11 +53,17 @@ TABLES: list[Any] = [
 ]  # fmt: skip
 
 
+class Sub(pd.DataFrame):
+    """A frame of a class of one's own."""
+
+
 def test_frames_are_compared_by_contents() -> None:
     found = [dumps(content(value)) for value in TABLES]
     assert len({*found}) == len(found)
     assert [dumps(content(value)) for value in pickle.loads(pickle.dumps(TABLES))] == found
     assert content(pd.DataFrame()) != content(pd.DataFrame(index=[1]))
+    named = [Sub({"a": [1, 2]}, index=index) for index in ([0, 1], [0, 2])]
+    assert content(named[0]) != content(named[1])
     wide = pd.DataFrame(np.eye(2), columns=["a", "a"])
     assert content(wide) == content(wide.copy()) != content(wide + 1)
 

@@ -1,0 +1,195 @@
+"""Rows of several whole sequences, of which some are filled at once, under `pack`."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any, Protocol, TypeAlias
+
+from toolz import concat
+
+from lazyckpt.combinators.machines.packing import Placed, Read, length_after, packed
+from lazyckpt.combinators.machines.token_rows import (
+    Features,
+    Overflow,
+    Pad,
+    as_sequence,
+    cut_to_fit,
+    filled_row,
+)
+from lazyckpt.combinators.schedule import Schedule
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine, Reread, begun, within
+from lazyckpt.errors import SourceChanged
+
+
+class Rooms(Protocol):
+    """How many tokens there is room for in each of the rows that are being filled."""
+
+    def place(self, size: int) -> int:
+        """Put so many tokens into a row; gives its number, or -1 if none has room."""
+
+    def add(self, room: int) -> None:
+        """Begin a row."""
+
+
+class FirstFit:
+    def __init__(self) -> None:
+        self._rooms: list[int] = []
+
+    def place(self, size: int) -> int:
+        rooms = self._rooms
+        for number, room in enumerate(rooms):
+            if room >= size:
+                rooms[number] = room - size
+                return number
+        return -1
+
+    def add(self, room: int) -> None:
+        self._rooms.append(room)
+
+
+class BestFit:
+    def __init__(self) -> None:
+        self._rising: list[tuple[int, int]] = []  # a room, and the number of its row
+
+    def place(self, size: int) -> int:
+        rising = self._rising
+        place = bisect_left(rising, (size, 0))
+        if place == len(rising):
+            return -1
+        room, number = rising.pop(place)
+        insort(rising, (room - size, number))
+        return number
+
+    def add(self, room: int) -> None:
+        insort(self._rising, (room, len(self._rising)))
+
+
+_Sized: TypeAlias = tuple[int, Features]  # a sequence, and how long it is
+
+
+class Bins:
+    """Rows that are filled at once."""
+
+    def __init__(self, name: str, length: int, overflow: Overflow, rooms: Rooms) -> None:
+        self.name, self.length, self.overflow = name, length, overflow
+        self.rows: list[list[Features]] = []
+        self._rooms = rooms
+
+    def fill(self, sequences: Iterable[_Sized], most: float) -> _Sized | None:
+        """Put sequences into rows; return the first without room in so many, or None."""
+        rows, rooms, length = self.rows, self._rooms, self.length
+        for sequence in sequences:
+            size, features = sequence
+            whole: list[Features] = []
+            if size > length:
+                whole = cut_to_fit(self.name, size, features, length, self.overflow)
+                features = whole.pop() if whole else {}
+                size = _size(features)
+            if not size:
+                continue
+            chosen = rooms.place(size)
+            if whole or chosen < 0:
+                if rows and len(rows) + len(whole) + (chosen < 0) > most:
+                    return sequence
+                for part in whole:
+                    rows.append([part])
+                    rooms.add(0)
+                if chosen < 0:
+                    chosen = len(rows)
+                    rows.append([])
+                    rooms.add(length - size)
+            rows[chosen].append(features)
+        return None
+
+    def after(self, given: int) -> list[list[Features]]:
+        """The rows after so many."""
+        if given >= max(1, len(self.rows)):
+            raise SourceChanged(
+                f"{self.name}: the state stands after row {given} of {len(self.rows)}"
+            )
+        return self.rows[given:]
+
+
+def _size(features: Features) -> int:
+    return len(next(iter(features.values()))) if features else 0
+
+
+def binned(
+    name: str,
+    upstream: Machine[Any],
+    length: int | Schedule[int],
+    num_bins: int,
+    overflow: Overflow,
+    pad: Pad | None,
+    begin: Callable[[], Rooms],
+) -> Machine[Features]:
+    """Rows that are filled at once, and given at once when there is no room for a sequence.
+
+    If the length changes before all of them are given, the sequences of the others go into rows
+    of the new length, before any that is read. The position has for each such change the
+    length that was, the number of rows, and how many of these were given.
+    """
+    is_scheduled = isinstance(length, Schedule)
+
+    def rows(
+        before: Read, anchor: Position, number: int, given: int, *own: Any
+    ) -> Iterator[Placed]:
+        stream: Iterator[_Sized] = map(partial(as_sequence, name), before.items)
+        held: list[Features] = []
+
+        def filled(size: int, most: int) -> tuple[Bins, bool]:
+            """Rows of what is held and read, and whether there is more than they have room for."""
+            nonlocal stream
+            bins = Bins(name, size, overflow, begin())
+            bins.fill(zip(map(_size, held), held, strict=True), math.inf)
+            left = bins.fill(stream, most)
+            if left is not None:
+                stream = chain([left], stream)
+            return bins, left is not None
+
+        size = length_after(name, length, number)
+        past = [*own]
+        if is_scheduled and given:
+            size = past.pop(0)
+        for was, most, count in past:
+            held = [*concat(filled(was, most)[0].after(count))]
+        is_more = True
+        while held or is_more:
+            bins, is_more = filled(size, num_bins)
+            following = before.last() if is_more else before.reached()
+            held = []
+            for parts in bins.after(given):
+                row = filled_row(name, parts, size, pad)
+                given, number = given + 1, number + 1
+                upcoming = length_after(name, length, number)
+                if given == len(bins.rows):
+                    anchor, given, past = following, 0, []
+                elif upcoming != size:
+                    held = [*concat(bins.after(given))]
+                    given, past = 0, [*past, (size, num_bins, given)]
+                open_length = [size] if is_scheduled and given else []
+                yield (anchor, given, *open_length, *past), row
+                if not given:
+                    size = upcoming
+                    break
+
+    def rereads(anchor: Position, given: int, *past: Any) -> Reread:
+        return Reread(anchor, math.inf if given or past else begun(upstream, anchor))
+
+    def check(given: int, *own: Any) -> None:
+        within(name, given)
+        past = [*own]
+        if is_scheduled and given:
+            within(name, past.pop(0) - 1)
+        for each in past:
+            check_change(*each)
+
+    def check_change(was: int, most: int, count: int) -> None:
+        within(name, was - 1), within(name, most - 1), within(name, count - 1)
+
+    return packed(name, upstream, length, rows, rereads, check)
