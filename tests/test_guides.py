@@ -84,3 +84,17 @@ def test_contributors_are_led_to_files_that_exist() -> None:
 
 def test_a_file_that_is_gone_is_noticed() -> None:
     assert missing("In `core/never.py` and `core/call.py`.") == ["core/never.py"]
+
+
+def test_each_term_of_the_glossary_is_linked_from_a_page() -> None:
+    glossary = (NOTEBOOKS / "glossary.md").read_text("utf-8")
+    terms = re.findall(r"^([a-z][a-z -]*)$", glossary, re.MULTILINE)
+    pages = [page.read_text("utf-8") for page in NOTEBOOKS.rglob("*.md")]
+    linked = {
+        long or short
+        for page in pages
+        for short, long in re.findall(r"{term}`([^`<]+?)(?: <([^>]+)>)?`", page)
+    }
+    assert len(terms) > 25
+    assert sorted(set(terms) - linked) == []
+    assert linked - set(terms) == set()

@@ -15,6 +15,7 @@ _SIGNATURE = re.compile(r'<dl class="py class">\s*<dt class="sig.*?</dt>', re.DO
 _FIELD = re.compile(
     r'<dt class="field-\w+">([\w -]+)<span.*?</dt>\s*<dd class="field-\w+">(.*?)</dd>', re.DOTALL
 )
+_CELL = re.compile(r"<td\b[^>]*>(.*?)</td>", re.DOTALL)
 _CODE = re.compile(r"<(pre|code|script|style)\b.*?</\1>", re.DOTALL)
 
 UPSTREAM = (  # first words of docstrings that aren't ours
@@ -51,6 +52,9 @@ def defects(html: str) -> Iterator[str]:
             yield f"a table that is a paragraph: {words[:60]}"
         if ROLES.search(words):
             yield f"markup that is text: {words[:60]}"
+    for cell in _CELL.findall(text):
+        if plain(_CODE.sub("", cell)).count("`") % 2:
+            yield f"a cell that was cut: {plain(cell)[:60]}"
     for signature in _SIGNATURE.findall(text):
         if re.search(r"\(\s*\*args,\s*\*\*kwargs,?\s*\)", plain(signature)):
             yield f"a class without a signature: {plain(signature)[:60]}"
@@ -75,6 +79,7 @@ def test_pages_are_rendered_as_they_are_meant(site: Path) -> None:
     [
         "<article><p>| law | what it says |\n| - | - |</p></article>",
         "<p>name   value\n====== =====</p>",
+        "<table><tr><td><p>algebra</p></td><td><p>`</p></td></tr></table>",
         "<p>Alias for field number 0</p>",
         "<dd><p>attrgetter(attr, /) --&gt; attrgetter object</p></dd>",
         '<dl class="py class">\n<dt class="sig sig-object py">class Scan(<span>*args</span>, '
