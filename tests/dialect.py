@@ -19,6 +19,7 @@ PHRASES = {
     r"\bonly reading(?: it)? tells\b": "can't be known without reading the data",
     r"\bat once\b": "immediately, simultaneously, in one call",
     r"\ba training(?! (?:run|script|loop|step|process|set|data|job))\b": "training, a training run",
+    r"\b[Aa]nother (?:batch size|executor|number|order|seed|value)\b": "a different",
     r"\brank-free\b": "rank-invariant",
     r"\bnobody asks\b|\basks nobody\b": "say what happens",
     r"\bhas a meaning\b|\bhave a meaning\b": "is well defined",
