@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-START = r"(?:^|(?<=[.!?:] )|(?<=\n))(?:[-*] |\| )?"
+START = r"(?:^ *|(?<=[.!?:] )|(?<=\n))(?:[-*] |\| )?"
 PHRASES = {
     rf"{START}(?:What|Who|That of|Those of)\b[^.?!|]*[.!|]": "name the noun",
     rf"{START}Where\b[^.?!|]*,": "if or when, unless it is a place",
@@ -24,7 +24,8 @@ PHRASES = {
     r"\bnobody asks\b|\basks nobody\b": "say what happens",
     r"\bhas a meaning\b|\bhave a meaning\b": "is well defined",
 }
-_CODE = re.compile(r"^(`{3,}|:{3,}).*?^\1\s*$|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
+_FENCE = r"^(`{3,}|:{3,})(?!{glossary}).*?^\1\s*$"
+_CODE = re.compile(rf"{_FENCE}|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
 _HEAD = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"^#+ .*$", re.MULTILINE)
 _LINK = re.compile(r"\]\([^)]*\)")
