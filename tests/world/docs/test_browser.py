@@ -88,6 +88,7 @@ def test_search_finds(browser: Browser, address: str, word: str) -> None:
 def test_search_answers_a_question_with_the_right_page_first(
     browser: Browser, address: str, question: str, page: str
 ) -> None:
+    """After a build from scratch: Sphinx drops the index entries of pages it doesn't read again."""
     browser.open(f"{address}/search.html?q={quote(question)}", width=800, dark=False)
     until(lambda: browser.asked("return document.querySelector('#search-results p') !== null;"))
     until(lambda: browser.asked("return document.querySelectorAll('.search li a').length > 0;"))
