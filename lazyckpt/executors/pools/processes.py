@@ -35,6 +35,7 @@ from lazyckpt.executors.pools.worker_main import (
     serve,
 )
 from lazyckpt.executors.pools.worker_process import (
+    PATIENCE,
     WorkerProcess,
     kill_all,
     reap,
@@ -72,7 +73,7 @@ def _stop_at_exit() -> None:
 def _stop_all() -> None:
     try:
         for pool in list(pools):
-            if isinstance(pool, ProcessPool):
+            if pool.ends_at_exit:
                 pool.stop()
     finally:  # those too that a Ctrl-C kept from being stopped
         kill_all(unreaped)
@@ -97,6 +98,7 @@ class ProcessPool(WorkerPool):
     """Workers that are processes, each fed through a pipe of its own, first in, first out."""
 
     can_continue = True
+    ends_at_exit = True
     in_transit = 1
 
     def __init__(
@@ -110,8 +112,10 @@ class ProcessPool(WorkerPool):
         number: int = 0,
         patience: float | None = None,
         retries: int = 0,
+        linger: float = PATIENCE,
     ) -> None:
         super().__init__(workers, buffer_size)
+        self._linger = linger
         self.retries = retries
         self._handlers = handlers
         self._timeout, self._patience = timeout, patience or timeout
@@ -141,11 +145,10 @@ class ProcessPool(WorkerPool):
         if not workers:
             raise TaskLost
         with self._lock:
-            if len(workers) > 1:  # who has less to do shows in what has come
-                for each in workers:
-                    each.receive_ready()
             worker = None if after is None else after.handle
             if worker not in workers:
+                for each in workers if len(workers) > 1 else ():  # who has less to do
+                    each.receive_ready()
                 worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
             pending = PendingTask(generation, size, worker)
             try:
@@ -226,7 +229,8 @@ class ProcessPool(WorkerPool):
             _let_go(workers)
         finally:
             self._lock.release()
-        reap([worker.process for worker in workers if worker.process is not None])
+        processes = [worker.process for worker in workers if worker.process is not None]
+        reap(processes, self._linger)
 
     def start(self) -> None:
         with self._lock:
