@@ -45,6 +45,8 @@ class SocketMeeting(NamedTuple):
     def join(self, told: Mapping[str, Any]) -> Mesh:
         try:
             return self._join(told)
+        except PipelineError:
+            raise
         except (OSError, ValueError) as error:
             raise PipelineError(f"shared: ranks can't be connected: {error}") from error
 

@@ -27,7 +27,54 @@ def shared(
     chunk_size: int = 8,
     timeout: float = 60.0,
 ) -> Executor:
-    """Share the work before `shard` among the ranks of a process group."""
+    """Have each item before `shard` made by one rank of a process group, and sent to all.
+
+    Without it each rank reads, tokenizes and filters all that comes before `shard`, and
+    keeps its part of the rows. With it the ranks do so by turns: each makes its part of the
+    common items in the workers of `executor`, and sends them to the others. Mixing, packing and
+    sharding run on each rank, and so does what comes after `shard`. Items, their order and
+    the states are those of each rank alone, on any number of ranks.
+
+    What has random access up to `shard` isn't made by other ranks anyway, and isn't sent.
+
+    A failing item fails on all ranks at the same place; with `on_error="skip"` all leave out the
+    same records, also where failures come by chance. Functions after `shard` run on their own
+    rank alone. A rank that is lost is a `RankMissing`, which names it, at the first item
+    that it should have made; a rank that leaves its run is replaced by the others.
+
+    All ranks open the same runs. They compare stages, settings, the position, and a sample of the
+    data, and refuse to go on if they differ. A rewind (`load_state_dict`), a pause, and going on
+    after an error are a new beginning, which all ranks make together; `change` too.
+
+    The ranks connect to each other by TCP, through the address of rank 0 that the group's
+    `MASTER_ADDR` says, and each proves that it knows a secret which rank 0 has sent through the
+    group. What they send is pickled: whoever is in the group is trusted.
+
+    Ranks of one index of `shard`, as of tensor or pipeline parallelism, may all be in the group.
+
+    Memory: the common items that the ranks have under way or made ahead, up to 64 MiB and those
+    of one turn of all ranks.
+
+    Args:
+        executor: The workers of each rank: `processes(...)`, `threads(...)` and others.
+        group: The process group, of any backend; None is that of all ranks. All its
+            ranks call this at the same time.
+        chunk_size: How many items, or files that are read, are made at a time and sent together.
+        timeout: Seconds to wait for ranks that don't come, and for one that is awaited and
+            says nothing: not for one that trains, compiles or saves.
+
+    Returns:
+        An executor, for the ranks of the group alone.
+
+    Raises:
+        ArgumentError: An argument is out of range, or there is no process group.
+        PipelineError: When it runs: the pipeline has no `shard`, or ranks have places of their
+            own, as after `shard(...) | filter(...)`.
+
+    Example:
+        executor = lz.torch.shared(lz.processes(8), dist.group.WORLD)
+        batches = lz.torch.loader(pipeline(world_size, rank), executor, state)
+    """
     checked("shared", "executor", executor, _with_workers)
     checked("shared", "chunk_size", chunk_size, positive)
     checked("shared", "timeout", timeout, seconds)
