@@ -189,6 +189,7 @@ class SharedPool(QueuedPool):
         pending.outcome = found
 
     def _wait_for(self, pending: PendingTask) -> Any:
+        self._make_awaited()
         while pending.generation == self.generation or not pending.came.empty():
             try:
                 return get_within(pending.came, _TICK)
@@ -214,8 +215,17 @@ class SharedPool(QueuedPool):
     def _leave(self, rank: int, why: str) -> None:
         with self._lock:
             self._left.setdefault(rank, why)
-            for key in list(self._asked):
-                self._make_or_fail(key)
+        self._make_awaited()
+
+    def _make_awaited(self) -> None:
+        """See to the task that is waited for, if the rank that was to make it is gone.
+
+        Others were perhaps asked for by nobody but those who are leaving.
+        """
+        with self._lock:
+            pending = self._awaited
+            if pending is not None and pending.handle in self._asked:
+                self._make_or_fail(pending.handle)
 
     def _deliver(self, key: bytes, found: Any) -> None:
         with self._lock:
