@@ -187,6 +187,7 @@ class Lookahead:
 
     def close(self) -> None:
         """Have no more made."""
+        self._pool.drop(each for _, each in self._queue if isinstance(each, PendingTask))
         self.abandon()
         self._is_over = True
 

@@ -127,6 +127,9 @@ class WorkerPool(ABC):
         """Whether `result` would return at once."""
         return pending.is_done
 
+    def drop(self, pending_tasks: Iterable[PendingTask]) -> None:  # noqa: B027  # most keep none
+        """Learn that nobody will ask for the outcomes of tasks."""
+
     def hold_back(self) -> None:  # noqa: B027  # most have handed their tasks on
         """Keep tasks from being begun, until each is waited for or they are released."""
 

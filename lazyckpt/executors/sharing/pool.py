@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +19,7 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
+from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import told_of
 from lazyckpt.executors.sharing.link import Link, Meeting
@@ -76,12 +79,8 @@ class SharedPool(QueuedPool):
         self.retries, self.chunk_size, self.in_transit = inner.retries, chunk_size, inner.in_transit
         self.is_external = inner.is_external
         inner.is_driven = True
-        self._inner, self._handlers, self._meeting, self._patience = (
-            inner,
-            handlers,
-            meeting,
-            timeout,
-        )
+        self._inner, self._handlers = inner, handlers
+        self._meeting, self._patience = meeting, timeout
         self._lock = threading.RLock()
         self._link: Link | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -89,8 +88,9 @@ class SharedPool(QueuedPool):
         self._forget_outcomes()
 
     def _forget_outcomes(self) -> None:
-        self._have: dict[bytes, Any] = {}  # outcomes, until they are taken
+        self._have: dict[bytes, deque[Any]] = {}  # outcomes, until they are taken
         self._asked: dict[bytes, list[_Job]] = {}  # tasks whose outcome isn't there yet
+        self._unwanted: set[bytes] = set()  # those that nobody here will ask for any more
         self._making: set[bytes] = set()
         self._turns: dict[bytes, int] = {}  # of those that are asked for
         self._left: dict[int, str] = {}  # ranks that are gone, and why
@@ -101,6 +101,8 @@ class SharedPool(QueuedPool):
         told = told_of(chain, self.chunk_size)
 
         def flow(position: Position) -> Flow[T]:
+            if self.is_driven and self.is_stopped:
+                raise TaskLost
             self._start()
             self._open({**told, "position": repr(without_marks(position))})
             return machine.flow(position)
@@ -114,7 +116,7 @@ class SharedPool(QueuedPool):
             self._forget_outcomes()
             self._link = link
         self.workers = self._inner.workers * link.size  # so many tasks are under way in all
-        link.open(self._receive, self._leave)
+        link.open(partial(self._receive, link), self._leave)
 
     def _hang_up(self) -> None:
         with self._lock:
@@ -150,8 +152,9 @@ class SharedPool(QueuedPool):
         job = _Job(key, handler, payload, size, careful, pending, self._link)
         with self._lock:
             self._turns[key] = sum(_numbers(plain[0])) // self.chunk_size + handler
+            self._unwanted.discard(key)
             if key in self._have:
-                pending.came.put(self._have[key])
+                pending.came.put(self._have[key][0])
             else:
                 self._asked.setdefault(key, []).append(job)
                 self._make_or_fail(key)
@@ -179,8 +182,7 @@ class SharedPool(QueuedPool):
 
     def _take_in(self, pending: PendingTask, found: Any) -> None:
         with self._lock:
-            self._have.pop(pending.handle, None)
-            self._turns.pop(pending.handle, None)
+            self._take(pending.handle)
         if isinstance(found, memoryview):
             found = outcome_of(found)
         if isinstance(found, Loss):
@@ -188,12 +190,31 @@ class SharedPool(QueuedPool):
             found.raise_at(pending)
         pending.outcome = found
 
+    def _take(self, key: bytes) -> bool:
+        """Let go of the outcome of a task, if it is there."""
+        found = self._have.get(key)
+        if not found:
+            return False
+        found.popleft()
+        if not found:
+            del self._have[key]
+            self._turns.pop(key, None)
+        return True
+
+    def drop(self, pending_tasks: Iterable[PendingTask]) -> None:
+        with self._lock:
+            for pending in pending_tasks:
+                key: bytes | None = pending.handle
+                if key is not None and pending.outcome is None and not self._take(key):
+                    self._unwanted.add(key)
+
     def _wait_for(self, pending: PendingTask) -> Any:
         self._make_awaited()
         while pending.generation == self.generation or not pending.came.empty():
             try:
                 return get_within(pending.came, _TICK)
             except Empty:
+                say_alive()  # where this is a process of which others wait for items
                 self._look_after(pending.handle)
         return None
 
@@ -209,8 +230,8 @@ class SharedPool(QueuedPool):
 
     # Outcomes, in the threads of the link and of the workers.
 
-    def _receive(self, rank: int, message: memoryview) -> None:
-        self._deliver(key_of(message), message)
+    def _receive(self, link: Link, rank: int, message: memoryview) -> None:
+        self._deliver(link, key_of(message), message)
 
     def _leave(self, rank: int, why: str) -> None:
         with self._lock:
@@ -227,10 +248,17 @@ class SharedPool(QueuedPool):
             if pending is not None and pending.handle in self._asked:
                 self._make_or_fail(pending.handle)
 
-    def _deliver(self, key: bytes, found: Any) -> None:
+    def _deliver(self, link: Link, key: bytes, found: Any) -> None:
         with self._lock:
+            if link is not self._link:  # which belongs to an opening that is over
+                return
             self._making.discard(key)
-            self._have[key] = found
+            if key in self._unwanted:
+                self._unwanted.remove(key)
+                self._asked.pop(key, None)
+                self._turns.pop(key, None)
+                return
+            self._have.setdefault(key, deque()).append(found)
             self._answer(key, found)
 
     def _answer(self, key: bytes, found: Any) -> None:
@@ -249,9 +277,9 @@ class SharedPool(QueuedPool):
                     last, found = self._outcome_of(job, last)
             if job.key is None:
                 job.pending.came.put(found)
-            elif (link := job.link) is not None and link is self._link:
+            elif (link := job.link) is not None:
                 link.post(packed(job.key, found))
-                self._deliver(job.key, found)
+                self._deliver(link, job.key, found)
             del job, found
 
     def _outcome_of(self, job: _Job, last: PendingTask | None) -> tuple[PendingTask | None, Any]:
