@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import lazyckpt as lz
@@ -16,12 +17,15 @@ from lazyckpt.executors.sharing.meeting import SocketMeeting
 SECRET = b"known to all ranks"
 
 
-def tokens(n: int) -> list[int]:
+def tokens(n: int, kills: int = -1) -> list[int]:
+    if n == kills:
+        os.kill(os.getpid(), signal.SIGKILL)
     return [n] * (n % 7 + 1)
 
 
-def pipeline(size: int, rank: int, count: int = 1_000) -> lz.Pipeline[Any]:
-    documents = lz.source(range(count)) | lz.shuffle(seed=1) | lz.repeat() | lz.map(tokens)
+def pipeline(size: int, rank: int, count: int = 1_000, kills: int = -1) -> lz.Pipeline[Any]:
+    documents = lz.source(range(count)) | lz.shuffle(seed=1) | lz.repeat()
+    documents |= lz.map(partial(tokens, kills=kills))
     documents |= lz.filter(lambda document: len(document) != 3)
     rows = documents | lz.pack_first_fit(16, num_bins=4)
     return rows | lz.shard(num_shards=size, index=rank) | lz.batch(2)
@@ -29,13 +33,14 @@ def pipeline(size: int, rank: int, count: int = 1_000) -> lz.Pipeline[Any]:
 
 def main(
     rank: int, size: int, port: int, steps: int, end: str = "", count: int = 1_000,
-    timeout: float = 3.0, state: str | None = None,
+    timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
 ) -> None:  # fmt: skip
     meeting = SocketMeeting("127.0.0.1", port, SECRET, rank, size, 30.0)
     more = {"chunk_size": 4, "timeout": timeout}
     executor = shared(main, lz.processes(2), meeting, more)
     try:
-        with lz.run(pipeline(size, rank, count), state, executor=executor) as run:
+        own = pipeline(size, rank, count, kills)
+        with lz.run(own, state, executor=executor, on_error=on_error) as run:
             for step in range(steps):
                 item = next(run)
                 print(json.dumps([repr(item), run.state.to_json()]), flush=True)

@@ -141,6 +141,27 @@ def test_a_resume_on_other_numbers_of_ranks(name: str) -> None:
     assert equal(items, list(islice(pipeline, reached)))
 
 
+def test_processes_of_one_index() -> None:
+    """As of tensor parallelism: they get the same rows, and share the work as any others do."""
+    hub = Hub(4)
+
+    def work(number: int) -> Made:
+        executor = shared_by(hub, number, lz.threads(2))
+        with lz.run(dealt(packed(), 2, number // 2), executor=executor) as run:
+            return made(run, 9)
+
+    first, second = alone(packed(), 2, 9)
+    assert equal(on_ranks(4, work), [first, first, second, second])
+    assert is_once(hub)
+
+
+def test_a_stream_that_is_begun_again_and_again() -> None:
+    """What was made ahead of an end that came first is asked for by nobody."""
+    documents = lz.source(range(400)) | lz.map(tokens) | lz.filter(is_kept)
+    pipeline, hub = documents | lz.take(7) | lz.repeat(), Hub(2)
+    assert equal(together(pipeline, hub, 60), alone(pipeline, 2, 60))
+
+
 def test_failures_by_chance_are_the_same_on_all_ranks() -> None:
     """Items that are left out are so on each, and no row comes twice."""
     chance, seen = random.Random(0), Counter[int]()

@@ -20,6 +20,7 @@ from tests.executors.sharing.rank import SECRET, pipeline
 from tests.executors.sharing.ranks import on_ranks
 
 LIMIT = 120  # seconds; no test comes near it
+KILLER = 871  # a document among the first that are read
 
 
 @contextmanager
@@ -81,6 +82,30 @@ def test_a_rank_that_is_lost_is_named(end: str) -> None:
         assert kind == "RankMissing"
         assert "rank 1" in text
         assert items == alone(3, rank, len(items))
+
+
+def killing(on_error: str) -> list[list[list[str]]]:
+    return job(2, steps=[20, 20], kills=[KILLER] * 2, on_error=[on_error] * 2)
+
+
+def test_a_worker_that_dies_does_so_for_all_ranks() -> None:
+    """The one that made the item is another rank's on all but one."""
+    found = killing("raise")
+    for *items, (kind, text) in found:
+        assert kind == "WorkerDied"
+        assert "SIGKILL" in text
+        assert len(items) == len(found[0]) - 1
+
+
+def test_an_item_that_kills_workers_is_left_out_on_all_ranks() -> None:
+    with lz.run(pipeline(1, 0, kills=KILLER), executor=lz.processes(2), on_error="skip") as run:
+        expected = [row for batch in islice(run, 20) for row in batch]
+    first, second = killing("skip")
+    assert '"skipped"' in first[-1][1]
+    assert [state for _, state in first] == [state for _, state in second]
+    batches = [batch for step in zip(first, second, strict=True) for batch, _ in step]
+    rows = [repr(row) for row in expected]
+    assert all(row in "".join(batches) for row in rows)
 
 
 def test_ranks_with_other_data_are_told_in_what_they_differ() -> None:
