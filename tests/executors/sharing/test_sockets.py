@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -32,27 +33,30 @@ def place(size: int, timeout: float = 60.0) -> Iterator[MeetingPlace]:
 
 def job(size: int, **more: list[Any]) -> list[list[list[str]]]:
     """What each rank of a job prints; of `more`, each has its own."""
-    with place(size) as found:
+    command = [sys.executable, "-m", "tests.executors.sharing.rank"]
+    with place(size) as found, ExitStack() as stack:
         told = [
             {"rank": rank, "size": size, "port": found.port}
             | {name: values[rank] for name, values in more.items()}
             for rank in range(size)
         ]
-        command = [sys.executable, "-m", "tests.executors.sharing.rank"]
+        # A rank would wait for who reads a pipe once it is full, and the others for that rank.
+        files = [stack.enter_context(TemporaryFile("w+")) for _ in range(size)]
         ranks = [
-            subprocess.Popen(
-                [*command, json.dumps(each)], stdout=subprocess.PIPE, start_new_session=True
-            )
-            for each in told
+            subprocess.Popen([*command, json.dumps(each)], stdout=file, start_new_session=True)
+            for each, file in zip(told, files, strict=True)
         ]
         try:
-            alive = [n for n in range(size) if not more.get("end", [""] * size)[n]]
-            lines = {n: ranks[n].communicate(timeout=LIMIT)[0].splitlines() for n in alive}
+            for rank, process in enumerate(ranks):
+                if not more.get("end", [""] * size)[rank]:
+                    process.wait(LIMIT)
         finally:
-            for each in ranks:
-                each.kill()
-                each.communicate()
-    return [[json.loads(line) for line in lines.get(rank, [])] for rank in range(size)]
+            for process in ranks:
+                process.kill()
+                process.wait()
+        for file in files:
+            file.seek(0)
+        return [[json.loads(line) for line in file] for file in files]
 
 
 def alone(size: int, rank: int, steps: int, state: Any = None) -> list[list[str]]:
@@ -102,7 +106,8 @@ def test_an_item_that_kills_workers_is_left_out_on_all_ranks() -> None:
         expected = [row for batch in islice(run, 20) for row in batch]
     first, second = killing("skip")
     assert '"skipped"' in first[-1][1]
-    assert [state for _, state in first] == [state for _, state in second]
+    both = [[lz.State.from_json(state) for _, state in rank] for rank in (first, second)]
+    assert both[0] == both[1]
     batches = [batch for step in zip(first, second, strict=True) for batch, _ in step]
     rows = [repr(row) for row in expected]
     assert all(row in "".join(batches) for row in rows)
