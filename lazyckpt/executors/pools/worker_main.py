@@ -6,6 +6,7 @@ import importlib.util
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import threading
 from _thread import start_new_thread
@@ -13,12 +14,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from multiprocessing.connection import Connection
+from multiprocessing.connection import wait
 from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyckpt.executors.ipc.serialization import SharedPickle, opened, send_outcome
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, poll
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
 from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
@@ -50,7 +51,7 @@ class WorkerSettings(NamedTuple):
 
 
 def serve(
-    connection: Connection[Any, Any],
+    pipe: socket.socket,
     shared: Any,
     arguments: tuple[list[Handler], WorkerSettings] | SharedPickle,
     index: int,
@@ -67,14 +68,14 @@ def serve(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so are its handlers
     name = multiprocessing.current_process().name
     start_new_thread(_end_with, (os.getppid(),))  # a `Thread` would first wait for it
-    receiver = Receiver(connection)
-    sender = Sender(connection, slots=0)
+    pipe.settimeout(None)  # whatever the default is here
+    receiver, sender = Receiver(pipe), Sender(pipe, slots=0)
     try:
         found = arguments.open() if isinstance(arguments, SharedPickle) else arguments
         handlers, settings = found
         for each in handlers if lost else ():
             each.leave_out(lost)
-        sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
+        sender = Sender(pipe, slots=settings.slots, shared=settings.shared_memory)
         if settings.library_threads is not None:
             _prepare_libraries(settings.library_threads)
         seed_generators()
@@ -140,7 +141,7 @@ def _end_with(parent: int) -> None:
     """End with the parent, which may have been killed while a function here takes its time."""
     consumer = multiprocessing.parent_process()
     assert consumer is not None
-    while not poll(consumer.sentinel, _CHECK_PARENT) and os.getppid() == parent:
+    while not wait([consumer.sentinel], _CHECK_PARENT) and os.getppid() == parent:
         pass
     os._exit(1)
 
