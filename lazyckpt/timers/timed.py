@@ -96,7 +96,9 @@ def _timed_flow(flow: Callable[[Position], Flow[T]], stage: Stage) -> Callable[[
 
     def opened(position: Position) -> Flow[T]:
         found = open_flow(position)
-        return Flow(timed_items(iter(found), stage), found.snapshot, taken=found.taken)
+        pick = found.pick and _timed(found.pick, stage, _picked)
+        items = timed_items(iter(found), stage)
+        return Flow(items, found.snapshot, taken=found.taken, pick=pick)
 
     return opened
 
@@ -145,6 +147,10 @@ def _timed(
 
 def _one(item: Any) -> list[Any]:
     return [item]
+
+
+def _picked(result: tuple[int, list[Any]]) -> list[Any]:
+    return result[1]
 
 
 def _one_behind(result: tuple[Position, Any]) -> list[Any]:
