@@ -13,10 +13,9 @@ from lazyckpt.combinators.machines.token_rows import (
     REPADDED,
     Features,
     Pad,
-    as_sequence,
+    as_segment,
     filled_row,
     padding,
-    part_of,
 )
 from lazyckpt.combinators.plan_packing import PackingPlan
 from lazyckpt.core.call import Call
@@ -115,18 +114,16 @@ def _origins(upstream: Machine[Any], plan: PackingPlan, made: Callable[..., Any]
 
 
 def _row(plan: PackingPlan, pad: Pad | None, parts: list[Part], documents: list[Any]) -> Features:
-    pieces, length = [], plan.length
+    segments, length = [], plan.length
     for (number, part, known), document in zip(parts, documents, strict=True):
-        size, features = as_sequence("pack_by_plan", document)
-        if size != known:
+        segment = as_segment("pack_by_plan", document)
+        if segment.size != known:
             raise SourceChanged(
-                f"pack_by_plan: document {number} has {size} tokens, where the plan was made "
-                f"for {known}; make the plan anew"
+                f"pack_by_plan: document {number} has {segment.size} tokens, where the plan was "
+                f"made for {known}; make the plan anew"
             )
-        if size > length:
-            features = part_of(features, part * length, (part + 1) * length)
-        pieces.append(features)
-    return filled_row("pack_by_plan", pieces, length, pad)
+        segments.append(segment.part(part * length, min((part + 1) * length, known)))
+    return filled_row("pack_by_plan", pad, (segments, length))
 
 
 def _planned(

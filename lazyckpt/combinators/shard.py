@@ -63,8 +63,10 @@ def shard(
     Together the ranks get every item once; the lower ranks get one more where
     the number doesn't divide.
 
-    It reads other ranks' items, and drops them, only where there is no random
-    access: put it early. There, "repeat" re-reads the beginning of the stream.
+    Without random access it reads the items of other ranks too, so put it early. Of these
+    it neither calls the functions of `map`, `starmap`, `tap` and `batch` that come just before it,
+    nor fills the rows of `pack_first_fit`, `pack_best_fit` and `concat_then_split`. There,
+    "repeat" re-reads the beginning of the stream.
 
     Args:
         num_shards: The number of ranks, an int >= 1.

@@ -96,7 +96,10 @@ def _timed_flow(flow: Callable[[Position], Flow[T]], stage: Stage) -> Callable[[
 
     def opened(position: Position) -> Flow[T]:
         found = open_flow(position)
-        return Flow(timed_items(iter(found), stage), found.snapshot, taken=found.taken)
+        if found.fn is None:
+            return Flow(timed_items(found.pull, stage), found.snapshot, taken=found.taken)
+        pending = _timed(found.fn, stage, _one)  # which is not called for what is passed over
+        return Flow(timed_items(found.pull, (stage[0], 1)), found.snapshot, pending, found.taken)
 
     return opened
 

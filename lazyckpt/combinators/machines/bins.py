@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from toolz import concat
 
@@ -16,9 +16,9 @@ from lazyckpt.combinators.machines.token_rows import (
     Features,
     Overflow,
     Pad,
-    as_sequence,
+    Segment,
+    as_segment,
     cut_to_fit,
-    filled_row,
 )
 from lazyckpt.combinators.schedule import Schedule
 from lazyckpt.core.flow import Position
@@ -69,33 +69,31 @@ class BestFit:
         insort(self._rising, (room, len(self._rising)))
 
 
-_Sized: TypeAlias = tuple[int, Features]  # a sequence, and how long it is
-
-
 class Bins:
     """Rows that are filled at once."""
 
     def __init__(self, name: str, length: int, overflow: Overflow, rooms: Rooms) -> None:
         self.name, self.length, self.overflow = name, length, overflow
-        self.rows: list[list[Features]] = []
+        self.rows: list[list[Segment]] = []
         self._rooms = rooms
 
-    def fill(self, sequences: Iterable[_Sized], most: float) -> _Sized | None:
-        """Put sequences into rows; return the first without room in so many, or None."""
+    def fill(self, segments: Iterable[Segment], most: float) -> Segment | None:
+        """Put segments into rows; return the first without room in so many, or None."""
         rows, rooms, length = self.rows, self._rooms, self.length
-        for sequence in sequences:
-            size, features = sequence
-            whole: list[Features] = []
-            if size > length:
-                whole = cut_to_fit(self.name, size, features, length, self.overflow)
-                features = whole.pop() if whole else {}
-                size = _size(features)
+        for segment in segments:
+            last, whole = segment, list[Segment]()
+            if segment.size > length:
+                whole = cut_to_fit(self.name, segment, length, self.overflow)
+                if not whole:
+                    continue
+                last = whole.pop()
+            size = last.size
             if not size:
                 continue
             chosen = rooms.place(size)
             if whole or chosen < 0:
                 if rows and len(rows) + len(whole) + (chosen < 0) > most:
-                    return sequence
+                    return segment
                 for part in whole:
                     rows.append([part])
                     rooms.add(0)
@@ -103,20 +101,16 @@ class Bins:
                     chosen = len(rows)
                     rows.append([])
                     rooms.add(length - size)
-            rows[chosen].append(features)
+            rows[chosen].append(last)
         return None
 
-    def after(self, given: int) -> list[list[Features]]:
+    def after(self, given: int) -> list[list[Segment]]:
         """The rows after so many."""
         if given >= max(1, len(self.rows)):
             raise SourceChanged(
                 f"{self.name}: the state stands after row {given} of {len(self.rows)}"
             )
         return self.rows[given:]
-
-
-def _size(features: Features) -> int:
-    return len(next(iter(features.values()))) if features else 0
 
 
 def binned(
@@ -139,32 +133,30 @@ def binned(
     def rows(
         before: Read, anchor: Position, number: int, given: int, *own: Any
     ) -> Iterator[Placed]:
-        stream: Iterator[_Sized] = map(partial(as_sequence, name), before.items)
-        held: list[Features] = []
+        stream = map(partial(as_segment, name), before.items)
+        held: list[Segment] = []
+        left: list[Segment] = []  # read, and without room in the rows before
 
-        def filled(size: int, most: int) -> tuple[Bins, bool]:
-            """Rows of what is held and read, and whether there is more than they have room for."""
-            nonlocal stream
+        def placed(size: int, most: int) -> Bins:
+            """Rows of what is held, left and read, up to one for which they have no room."""
+            nonlocal left
             bins = Bins(name, size, overflow, begin())
-            bins.fill(zip(map(_size, held), held, strict=True), math.inf)
-            left = bins.fill(stream, most)
-            if left is not None:
-                stream = chain([left], stream)
-            return bins, left is not None
+            bins.fill(held, math.inf)
+            found = bins.fill(chain(left, stream), most)
+            left = [] if found is None else [found]
+            return bins
 
         size = length_after(name, length, number)
         past = [*own]
         if is_scheduled and given:
             size = past.pop(0)
         for was, most, count in past:
-            held = [*concat(filled(was, most)[0].after(count))]
-        is_more = True
-        while held or is_more:
-            bins, is_more = filled(size, num_bins)
-            following = before.last() if is_more else before.reached()
+            held = [*concat(placed(was, most).after(count))]
+        while True:
+            bins = placed(size, num_bins)
+            following = before.last() if left else before.reached()
             held = []
-            for parts in bins.after(given):
-                row = filled_row(name, parts, size, pad)
+            for row in bins.after(given):
                 given, number = given + 1, number + 1
                 upcoming = length_after(name, length, number)
                 if given == len(bins.rows):
@@ -173,10 +165,12 @@ def binned(
                     held = [*concat(bins.after(given))]
                     given, past = 0, [*past, (size, num_bins, given)]
                 open_length = [size] if is_scheduled and given else []
-                yield (anchor, given, *open_length, *past), row
+                yield (anchor, given, *open_length, *past), (row, size)
                 if not given:
                     size = upcoming
                     break
+            if not (held or left):
+                return
 
     def rereads(anchor: Position, given: int, *past: Any) -> Reread:
         return Reread(anchor, math.inf if given or past else begun(upstream, anchor))
@@ -192,4 +186,4 @@ def binned(
     def check_change(was: int, most: int, count: int) -> None:
         within(name, was - 1), within(name, most - 1), within(name, count - 1)
 
-    return packed(name, upstream, length, rows, rereads, check)
+    return packed(name, upstream, length, pad, rows, rereads, check)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice, repeat
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from toolz import identity
 
 from lazyckpt.core.flow import Flow, Position, View, counted
 from lazyckpt.core.machine import MOST, End, Machine, Rate, Share, within
@@ -215,9 +216,12 @@ def dealt_stream(
     pad: A,
     length: int | float | None,
 ) -> Machine[A]:
-    """Over a stream, which has to be read for all ranks."""
+    """Over a stream, which has to be read for all ranks.
 
-    def mine(position: Position, dealt: list[A]) -> list[A]:
+    Its pending function, as `map` and what packs have one, is called for this rank's items alone.
+    """
+
+    def mine(position: Position, dealt: list[Any], made: Callable[[Any], A]) -> list[A]:
         """What this rank gets of what was dealt in one round: one item, or none at the end."""
         if remainder == "drop" and len(dealt) < num_shards:
             return []
@@ -228,7 +232,7 @@ def dealt_stream(
             begin = upstream.init(upstream.epoch(position))
             found = list(islice(upstream.flow(begin), beyond + 1))
             return [found[beyond % len(found)]]
-        return dealt[index : index + 1]
+        return [made(each) for each in dealt[index : index + 1]]
 
     def step(position: Position) -> tuple[Position, A]:
         dealt: list[A] = []
@@ -239,7 +243,7 @@ def dealt_stream(
                 position = end.position
                 break
             dealt.append(item)
-        for item in mine(position, dealt):
+        for item in mine(position, dealt, identity):
             return position, item
         raise End(position)
 
@@ -247,9 +251,8 @@ def dealt_stream(
         items = upstream.flow(position)
 
         def hands() -> Iterator[A]:
-            stream = iter(items)
-            while dealt := list(islice(stream, num_shards)):
-                hand = mine(position, dealt)
+            while dealt := list(islice(items.pull, num_shards)):
+                hand = mine(position, dealt, items.fn or identity)
                 yield from hand
                 if not hand:
                     return

@@ -36,47 +36,103 @@ def token_count(stage: str, size: Any, item: Any) -> int:
     return int(size)
 
 
-def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
-    """How many tokens an item has, and its features as arrays of one value for each."""
-    if type(item) is np.ndarray and item.ndim:
-        return len(item), {"tokens": item}
-    if not isinstance(item, Mapping):
-        tokens = np.asarray(item)
-        if tokens.ndim:
-            return len(tokens), {"tokens": unrounded(stage, tokens, [item])}
-    fields = item if isinstance(item, Mapping) else {"tokens": item}
-    features = {
-        name: unrounded(stage, np.asarray(values), [values]) for name, values in fields.items()
-    }
-    sizes = {name: len(each) for name, each in features.items() if each.ndim}
+class Segment:
+    """Tokens in a row: a sequence, or a part of one.
+
+    How many they are is known at once; their arrays are made when a row is made of them.
+
+    Attributes:
+        size: How many tokens it has.
+    """
+
+    __slots__ = ("_features", "_make", "size")
+
+    def __init__(self, size: int, make: Callable[[], Features]) -> None:
+        self.size = size
+        self._make = make
+        self._features: Features | None = None
+
+    @property
+    def features(self) -> Features:
+        """Arrays of one value for each token."""
+        if self._features is None:
+            self._features = self._make()
+        return self._features
+
+    def part(self, begin: int, end: int) -> Segment:
+        """The tokens from number `begin` up to `end`."""
+        if end - begin == self.size:
+            return self
+
+        def made() -> Features:
+            return {name: each[begin:end] for name, each in self.features.items()}
+
+        return Segment(end - begin, made)
+
+
+UnfilledRow: TypeAlias = tuple[list[Segment], int]  # what is in it, and how long it is
+
+
+def as_segment(stage: str, item: Any) -> Segment:
+    """An item that is a sequence of tokens, or a mapping of several features of one length."""
+    if isinstance(item, Mapping):
+        return _of_features(stage, item)
+    size = _count(item)
+    if size is None:
+        raise _no_sequence(stage, item)
+    return Segment(size, lambda: {"tokens": _as_array(stage, item)})
+
+
+def _of_features(stage: str, item: Mapping[str, Any]) -> Segment:
+    counts = {name: _count(values) for name, values in item.items()}
+    sizes = {name: count for name, count in counts.items() if count is not None}
     if not sizes:
-        raise TypeError(
-            f"{stage}: expected a sequence of tokens, or a mapping of such, got {brief(item)} "
-            f"({type(item).__name__})"
-        )
+        raise _no_sequence(stage, item)
     if len(set(sizes.values())) > 1:
         raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
-    if taken := [name for name in _OURS if name in features]:
+    if taken := [name for name in _OURS if name in item]:
         raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
-    size = toolz.first(sizes.values())
-    each_token = {
-        name: each if each.ndim else np.full(size, each) for name, each in features.items()
-    }
-    return size, each_token
+    size = next(iter(sizes.values()))
+
+    def made() -> Features:
+        arrays = {name: _as_array(stage, values) for name, values in item.items()}
+        return {name: each if each.ndim else np.full(size, each) for name, each in arrays.items()}
+
+    return Segment(size, made)
 
 
-def cut_to_fit(
-    stage: str, size: int, features: Features, length: int, overflow: Overflow
-) -> list[Features]:
+def _no_sequence(stage: str, item: Any) -> TypeError:
+    return TypeError(
+        f"{stage}: expected a sequence of tokens, or a mapping of such, got {brief(item)} "
+        f"({type(item).__name__})"
+    )
+
+
+def _count(values: Any) -> int | None:
+    """For how many tokens values are; None for one that belongs to each token."""
+    if type(values) is list:
+        return len(values)
+    found = np.asarray(values)
+    return len(found) if found.ndim else None
+
+
+def _as_array(stage: str, values: Any) -> NDArray[Any]:
+    if type(values) is np.ndarray:
+        return values
+    return unrounded(stage, np.asarray(values), [values])
+
+
+def cut_to_fit(stage: str, whole: Segment, length: int, overflow: Overflow) -> list[Segment]:
     """A sequence longer than `length` in parts, of which all but the last have so many tokens."""
+    size = whole.size
     if overflow == "error":
         raise ValueError(
             f"{stage}: a sequence of {size} tokens is longer than length={length}: "
-            f"{brief(toolz.first(features.values())[:_SHOWN].tolist())}; "
+            f"{brief(toolz.first(whole.features.values())[:_SHOWN].tolist())}; "
             'say by overflow="split", "truncate" or "drop" what becomes of it'
         )
     kept = {"split": size, "truncate": length, "drop": 0}[overflow]
-    return [part_of(features, begin, begin + length) for begin in range(0, kept, length)]
+    return [whole.part(begin, min(begin + length, size)) for begin in range(0, kept, length)]
 
 
 def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | None] | None:
@@ -85,14 +141,9 @@ def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | 
 
 
 def _longer(length: int, item: Any) -> str | None:
-    features = item.values() if isinstance(item, Mapping) else [item]
-    size = next((len(each) for each in features if np.ndim(each)), 0)
+    counts = map(_count, item.values() if isinstance(item, Mapping) else [item])
+    size = next((count for count in counts if count is not None), 0)
     return f"{size} tokens are more than length={length}" if size > length else None
-
-
-def part_of(features: Features, begin: int, end: int) -> Features:
-    """The tokens from number `begin` up to `end`."""
-    return {name: each[begin:end] for name, each in features.items()}
 
 
 REPADDED = Elastic(changes={"pad": "blind"})  # of what changes no row but in what fills it up
@@ -110,8 +161,10 @@ def _is_padding(item: tuple[Any, Any]) -> bool:
     return isinstance(name, str) and isinstance(number, (int, float, np.bool_, np.number))
 
 
-def filled_row(stage: str, parts: list[Features], length: int, pad: Pad | None) -> Features:
-    """The parts end to end, filled up with zeros or what `pad` says, numbered and counted."""
+def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
+    """The segments end to end, filled up with zeros or what `pad` says, numbered and counted."""
+    segments, length = row
+    parts = [each.features for each in segments]
     first = parts[0]
     for part in parts:
         if part.keys() != first.keys():
@@ -121,18 +174,18 @@ def filled_row(stage: str, parts: list[Features], length: int, pad: Pad | None) 
     if unknown := [name for name in pad or () if name not in first]:
         raise ValueError(f"{stage}: pad names {unknown[0]!r}, and an item has {list(first)}")
     columns = {name: [part[name] for part in parts] for name in first}
-    sizes = [len(each) for each in toolz.first(columns.values())]
+    sizes = [each.size for each in segments]
     full = sum(sizes)
-    row = {}
+    filled = {}
     for name, arrays in columns.items():
         if full < length:
             filler = np.zeros((length - full, *arrays[0].shape[1:]), arrays[0].dtype)
             if pad and name in pad:
                 filler[:] = _as_type(stage, name, pad[name], filler.dtype)
             arrays.append(filler)
-        row[name] = unrounded(stage, np.concatenate(arrays), arrays)
-    row["segment_ids"], row["positions"] = _numbered(sizes, length)
-    return row
+        filled[name] = unrounded(stage, np.concatenate(arrays), arrays)
+    filled["segment_ids"], filled["positions"] = _numbered(sizes, length)
+    return filled
 
 
 def _as_type(stage: str, name: str, number: Any, dtype: np.dtype[Any]) -> Any:
