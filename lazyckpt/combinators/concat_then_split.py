@@ -13,7 +13,13 @@ from lazyckpt.combinators.machines.packing import (
     recounted,
     traced_rows,
 )
-from lazyckpt.combinators.machines.token_rows import Features, Pad, Segment, as_segment, padding
+from lazyckpt.combinators.machines.token_rows import (
+    Features,
+    Pad,
+    cutting,
+    padding,
+    size_of,
+)
 from lazyckpt.combinators.schedule import Schedule, row_length
 from lazyckpt.core.checks import boolean, optional
 from lazyckpt.core.content import Entry
@@ -93,10 +99,10 @@ def concat_then_split(
 
     def rows(before: Read, anchor: Position, number: int, begin: int) -> Iterator[Placed]:
         size_of_row = room = length_after("concat_then_split", length, number)
-        parts: list[Segment] = []
+        parts: list[Any] = []
         for item in before.items:
-            sequence = as_segment("concat_then_split", item)
-            size = sequence.size
+            size = size_of("concat_then_split", item)
+            cut = None
             if begin > size:
                 raise SourceChanged(
                     f"concat_then_split: the state stands after token {begin} of a sequence "
@@ -104,7 +110,11 @@ def concat_then_split(
                 )
             while begin < size:
                 stop = min(size, begin + room)
-                parts.append(sequence.part(begin, stop))
+                if stop - begin == size:
+                    parts.append(item)
+                else:
+                    cut = cut or cutting("concat_then_split", item)
+                    parts.append(cut(begin, stop))
                 room -= stop - begin
                 begin = stop
                 if not room:

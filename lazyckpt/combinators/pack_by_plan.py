@@ -13,9 +13,10 @@ from lazyckpt.combinators.machines.token_rows import (
     REPADDED,
     Features,
     Pad,
-    as_segment,
+    cutting,
     filled_row,
     padding,
+    size_of,
 )
 from lazyckpt.combinators.plan_packing import PackingPlan
 from lazyckpt.core.call import Call
@@ -114,16 +115,19 @@ def _origins(upstream: Machine[Any], plan: PackingPlan, made: Callable[..., Any]
 
 
 def _row(plan: PackingPlan, pad: Pad | None, parts: list[Part], documents: list[Any]) -> Features:
-    segments, length = [], plan.length
+    items, length = [], plan.length
     for (number, part, known), document in zip(parts, documents, strict=True):
-        segment = as_segment("pack_by_plan", document)
-        if segment.size != known:
+        size = size_of("pack_by_plan", document)
+        if size != known:
             raise SourceChanged(
-                f"pack_by_plan: document {number} has {segment.size} tokens, where the plan was "
-                f"made for {known}; make the plan anew"
+                f"pack_by_plan: document {number} has {size} tokens, where the plan was made "
+                f"for {known}; make the plan anew"
             )
-        segments.append(segment.part(part * length, min((part + 1) * length, known)))
-    return filled_row("pack_by_plan", pad, (segments, length))
+        if size > length:
+            cut = cutting("pack_by_plan", document)
+            document = cut(part * length, min((part + 1) * length, size))
+        items.append(document)
+    return filled_row("pack_by_plan", pad, (items, length))
 
 
 def _planned(

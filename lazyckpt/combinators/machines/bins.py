@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -16,9 +15,8 @@ from lazyckpt.combinators.machines.token_rows import (
     Features,
     Overflow,
     Pad,
-    Segment,
-    as_segment,
     cut_to_fit,
+    size_of,
 )
 from lazyckpt.combinators.schedule import Schedule
 from lazyckpt.core.flow import Position
@@ -74,26 +72,26 @@ class Bins:
 
     def __init__(self, name: str, length: int, overflow: Overflow, rooms: Rooms) -> None:
         self.name, self.length, self.overflow = name, length, overflow
-        self.rows: list[list[Segment]] = []
+        self.rows: list[list[Any]] = []
         self._rooms = rooms
 
-    def fill(self, segments: Iterable[Segment], most: float) -> Segment | None:
-        """Put segments into rows; return the first without room in so many, or None."""
+    def place(self, items: Iterable[Any], most: float) -> list[Any]:
+        """Put sequences into rows, up to the first without room in so many; return that, if any."""
         rows, rooms, length = self.rows, self._rooms, self.length
-        for segment in segments:
-            last, whole = segment, list[Segment]()
-            if segment.size > length:
-                whole = cut_to_fit(self.name, segment, length, self.overflow)
+        for item in items:
+            size, last, whole = size_of(self.name, item), item, list[Any]()
+            if size > length:
+                whole = cut_to_fit(self.name, item, size, length, self.overflow)
                 if not whole:
                     continue
                 last = whole.pop()
-            size = last.size
+                size = size_of(self.name, last)
             if not size:
                 continue
             chosen = rooms.place(size)
             if whole or chosen < 0:
                 if rows and len(rows) + len(whole) + (chosen < 0) > most:
-                    return segment
+                    return [item]
                 for part in whole:
                     rows.append([part])
                     rooms.add(0)
@@ -102,9 +100,9 @@ class Bins:
                     rows.append([])
                     rooms.add(length - size)
             rows[chosen].append(last)
-        return None
+        return []
 
-    def after(self, given: int) -> list[list[Segment]]:
+    def after(self, given: int) -> list[list[Any]]:
         """The rows after so many."""
         if given >= max(1, len(self.rows)):
             raise SourceChanged(
@@ -133,17 +131,15 @@ def binned(
     def rows(
         before: Read, anchor: Position, number: int, given: int, *own: Any
     ) -> Iterator[Placed]:
-        stream = map(partial(as_segment, name), before.items)
-        held: list[Segment] = []
-        left: list[Segment] = []  # read, and without room in the rows before
+        held: list[Any] = []
+        left: list[Any] = []  # read, and without room in the rows before
 
         def placed(size: int, most: int) -> Bins:
             """Rows of what is held, left and read, up to one for which they have no room."""
             nonlocal left
             bins = Bins(name, size, overflow, begin())
-            bins.fill(held, math.inf)
-            found = bins.fill(chain(left, stream), most)
-            left = [] if found is None else [found]
+            bins.place(held, math.inf)
+            left = bins.place(chain(left, before.items), most)
             return bins
 
         size = length_after(name, length, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, islice, repeat
 from typing import Any, Literal, TypeVar
@@ -218,21 +219,22 @@ def dealt_stream(
 ) -> Machine[A]:
     """Over a stream, which has to be read for all ranks.
 
-    Its pending function, as `map` and what packs have one, is called for this rank's items alone.
+    What is pending, as the function of `map` and the filling of packed rows, is done for this
+    rank's items alone.
     """
 
-    def mine(position: Position, dealt: list[Any], made: Callable[[Any], A]) -> list[A]:
-        """What this rank gets of what was dealt in one round: one item, or none at the end."""
-        if remainder == "drop" and len(dealt) < num_shards:
+    def hand(position: Position, dealt: int, own: list[Any], made: Callable[[Any], A]) -> list[A]:
+        """What this rank gets in a round of so many items, of which it has one at most."""
+        if remainder == "drop" and dealt < num_shards:
             return []
-        if remainder == "pad" and dealt and len(dealt) <= index:
+        if remainder == "pad" and 0 < dealt <= index:
             return [pad]
-        if remainder == "repeat" and dealt and len(dealt) <= index:
-            beyond = index - len(dealt)
+        if remainder == "repeat" and 0 < dealt <= index:
+            beyond = index - dealt
             begin = upstream.init(upstream.epoch(position))
             found = list(islice(upstream.flow(begin), beyond + 1))
             return [found[beyond % len(found)]]
-        return [made(each) for each in dealt[index : index + 1]]
+        return [made(each) for each in own]
 
     def step(position: Position) -> tuple[Position, A]:
         dealt: list[A] = []
@@ -243,18 +245,22 @@ def dealt_stream(
                 position = end.position
                 break
             dealt.append(item)
-        for item in mine(position, dealt, identity):
+        for item in hand(position, len(dealt), dealt[index : index + 1], identity):
             return position, item
         raise End(position)
 
     def flow(position: Position) -> Flow[A]:
         items = upstream.flow(position)
+        unmade, taken = counted(items.pull)
 
         def hands() -> Iterator[A]:
-            while dealt := list(islice(items.pull, num_shards)):
-                hand = mine(position, dealt, items.fn or identity)
-                yield from hand
-                if not hand:
+            while True:
+                begun = taken()
+                own = list(islice(unmade, index, index + 1))
+                deque(islice(unmade, num_shards - index - 1), 0)
+                found = hand(position, taken() - begun, own, items.fn or identity)
+                yield from found
+                if not found:
                     return
 
         return Flow(hands(), items.snapshot)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from typing import Any, Literal, TypeAlias
+from functools import cache, lru_cache, partial
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import toolz
@@ -36,76 +36,42 @@ def token_count(stage: str, size: Any, item: Any) -> int:
     return int(size)
 
 
-class Segment:
-    """Tokens in a row: a sequence, or a part of one.
+class Cut(NamedTuple):
+    """Some tokens of a sequence. Their arrays are made when a row is filled, once for all parts."""
 
-    How many they are is known at once; their arrays are made when a row is made of them.
-
-    Attributes:
-        size: How many tokens it has.
-    """
-
-    __slots__ = ("_features", "_make", "size")
-
-    def __init__(self, size: int, make: Callable[[], Features]) -> None:
-        self.size = size
-        self._make = make
-        self._features: Features | None = None
+    whole: Callable[[], Features]
+    begin: int
+    end: int
 
     @property
     def features(self) -> Features:
-        """Arrays of one value for each token."""
-        if self._features is None:
-            self._features = self._make()
-        return self._features
-
-    def part(self, begin: int, end: int) -> Segment:
-        """The tokens from number `begin` up to `end`."""
-        if end - begin == self.size:
-            return self
-
-        def made() -> Features:
-            return {name: each[begin:end] for name, each in self.features.items()}
-
-        return Segment(end - begin, made)
+        """Arrays of one value for each of the tokens."""
+        return {name: each[self.begin : self.end] for name, each in self.whole().items()}
 
 
-UnfilledRow: TypeAlias = tuple[list[Segment], int]  # what is in it, and how long it is
+UnfilledRow: TypeAlias = tuple[list[Any], int]  # sequences and parts of such, and its length
 
 
-def as_segment(stage: str, item: Any) -> Segment:
-    """An item that is a sequence of tokens, or a mapping of several features of one length."""
-    if isinstance(item, Mapping):
-        return _of_features(stage, item)
-    size = _count(item)
-    if size is None:
-        raise _no_sequence(stage, item)
-    return Segment(size, lambda: {"tokens": _as_array(stage, item)})
-
-
-def _of_features(stage: str, item: Mapping[str, Any]) -> Segment:
-    counts = {name: _count(values) for name, values in item.items()}
+def size_of(stage: str, item: Any) -> int:
+    """How many tokens a sequence has, or a mapping of several features of one length, or a part."""
+    if type(item) is Cut:
+        return item.end - item.begin
+    is_one = type(item) in (list, np.ndarray) or not isinstance(item, Mapping)
+    if is_one and (count := _count(item)) is not None:
+        return count
+    fields = {} if is_one else item
+    counts = {name: _count(values) for name, values in fields.items()}
     sizes = {name: count for name, count in counts.items() if count is not None}
     if not sizes:
-        raise _no_sequence(stage, item)
+        raise TypeError(
+            f"{stage}: expected a sequence of tokens, or a mapping of such, got {brief(item)} "
+            f"({type(item).__name__})"
+        )
     if len(set(sizes.values())) > 1:
         raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
-    if taken := [name for name in _OURS if name in item]:
+    if taken := [name for name in _OURS if name in fields]:
         raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
-    size = next(iter(sizes.values()))
-
-    def made() -> Features:
-        arrays = {name: _as_array(stage, values) for name, values in item.items()}
-        return {name: each if each.ndim else np.full(size, each) for name, each in arrays.items()}
-
-    return Segment(size, made)
-
-
-def _no_sequence(stage: str, item: Any) -> TypeError:
-    return TypeError(
-        f"{stage}: expected a sequence of tokens, or a mapping of such, got {brief(item)} "
-        f"({type(item).__name__})"
-    )
+    return next(iter(sizes.values()))
 
 
 def _count(values: Any) -> int | None:
@@ -116,23 +82,42 @@ def _count(values: Any) -> int | None:
     return len(found) if found.ndim else None
 
 
+def features_of(stage: str, item: Any) -> Features:
+    """Arrays of one value for each token of a sequence, which has such, or of a part of one."""
+    if type(item) is Cut:
+        return item.features
+    if type(item) in (list, np.ndarray) or not isinstance(item, Mapping):
+        return {"tokens": _as_array(stage, item)}
+    arrays = {name: _as_array(stage, values) for name, values in item.items()}
+    size = next(len(each) for each in arrays.values() if each.ndim)
+    return {name: each if each.ndim else np.full(size, each) for name, each in arrays.items()}
+
+
 def _as_array(stage: str, values: Any) -> NDArray[Any]:
     if type(values) is np.ndarray:
         return values
     return unrounded(stage, np.asarray(values), [values])
 
 
-def cut_to_fit(stage: str, whole: Segment, length: int, overflow: Overflow) -> list[Segment]:
+def cutting(stage: str, item: Any) -> Callable[[int, int], Any]:
+    """What gives the part of a sequence from one token up to another."""
+    if type(item) is np.ndarray:
+        return lambda begin, end: item[begin:end]
+    return partial(Cut, cache(partial(features_of, stage, item)))
+
+
+def cut_to_fit(stage: str, item: Any, size: int, length: int, overflow: Overflow) -> list[Any]:
     """A sequence longer than `length` in parts, of which all but the last have so many tokens."""
-    size = whole.size
     if overflow == "error":
+        shown = toolz.first(features_of(stage, item).values())[:_SHOWN].tolist()
         raise ValueError(
             f"{stage}: a sequence of {size} tokens is longer than length={length}: "
-            f"{brief(toolz.first(whole.features.values())[:_SHOWN].tolist())}; "
+            f"{brief(shown)}; "
             'say by overflow="split", "truncate" or "drop" what becomes of it'
         )
     kept = {"split": size, "truncate": length, "drop": 0}[overflow]
-    return [whole.part(begin, min(begin + length, size)) for begin in range(0, kept, length)]
+    cut = cutting(stage, item)
+    return [cut(begin, min(begin + length, size)) for begin in range(0, kept, length)]
 
 
 def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | None] | None:
@@ -162,9 +147,9 @@ def _is_padding(item: tuple[Any, Any]) -> bool:
 
 
 def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
-    """The segments end to end, filled up with zeros or what `pad` says, numbered and counted."""
-    segments, length = row
-    parts = [each.features for each in segments]
+    """What is in it end to end, filled up with zeros or what `pad` says, numbered and counted."""
+    items, length = row
+    parts = [features_of(stage, item) for item in items]
     first = parts[0]
     for part in parts:
         if part.keys() != first.keys():
@@ -174,7 +159,7 @@ def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
     if unknown := [name for name in pad or () if name not in first]:
         raise ValueError(f"{stage}: pad names {unknown[0]!r}, and an item has {list(first)}")
     columns = {name: [part[name] for part in parts] for name in first}
-    sizes = [each.size for each in segments]
+    sizes = [len(each) for each in toolz.first(columns.values())]
     full = sum(sizes)
     filled = {}
     for name, arrays in columns.items():
