@@ -63,6 +63,8 @@ def concat_then_split(
     segment. What goes on in the next row is a segment of its own there. An empty
     sequence leaves no trace.
 
+    Rows are filled when they are delivered: before `shard`, each rank fills its own rows only.
+
     Args:
         length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
             far in the epoch.

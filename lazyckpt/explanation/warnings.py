@@ -126,7 +126,7 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                 )
             elif last := next((each for each, made in before if _ends_random_access(made)), None):
                 yield (
-                    f"every rank makes all items of {_short(last)} and drops those of others: "
+                    f"every rank reads all that comes before {_short(last)}, for other ranks too: "
                     f"there is no random access behind it, and {call!r} comes after it; put "
                     f"{call.name} before it, where its documentation says under Rank-free "
                     "whether ranks still have one state"
