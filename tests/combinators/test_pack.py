@@ -196,6 +196,12 @@ def test_ranks_have_the_rows_of_one_and_its_state(
 def test_rows_of_other_ranks_are_placed_and_not_filled(stage: Any) -> None:
     ragged: Any = [[9], [9, 9], [9], [9]]  # four tokens, of which no array can be made
     rows = lz.source(Stream([[1] * 4, [2] * 4, ragged, [3] * 4])) | stage
+    assert_only_row_2_fails(rows, stage)
+    assert_only_row_2_fails(rows | lz.repeat(1), stage)
+    assert_only_row_2_fails(lz.mix([rows], [1], seed=0), stage)
+
+
+def assert_only_row_2_fails(rows: Any, stage: Any) -> None:
     for index in (0, 1, 3):
         (row,) = rows | lz.shard(num_shards=4, index=index)
         assert row["tokens"].tolist() == [(1, 2, None, 3)[index]] * 4

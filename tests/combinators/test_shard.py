@@ -38,7 +38,8 @@ def test_of_a_stream_no_rank_calls_functions_for_others(index: int, remainder: A
     mine = lz.shard(num_shards=3, index=index, remainder=remainder)
     found = list(stream | mine)
     assert found == list(lz.source(list("0123456")) | mine)
-    assert [str(each) for each in called] == [each for each in found if each is not None]
+    own = [str(each) for each in range(index, 7, 3)]
+    assert [str(each) for each in called] == own
 
 
 def test_a_function_fails_on_the_rank_whose_item_it_is() -> None:

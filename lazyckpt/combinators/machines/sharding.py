@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice, repeat
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from toolz import identity
 
-from lazyckpt.core.flow import Flow, Position, View, counted
+from lazyckpt.core.flow import Flow, Position, View, counted, picking
 from lazyckpt.core.machine import MOST, End, Machine, Rate, Share, within
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import stateful, stateless
@@ -223,8 +221,8 @@ def dealt_stream(
     rank's items alone.
     """
 
-    def hand(position: Position, dealt: int, own: list[Any], made: Callable[[Any], A]) -> list[A]:
-        """What this rank gets in a round of so many items, of which it has one at most."""
+    def mine(position: Position, dealt: int, own: list[A]) -> list[A]:
+        """What this rank gets of so many items dealt in one round: one item, or none at the end."""
         if remainder == "drop" and dealt < num_shards:
             return []
         if remainder == "pad" and 0 < dealt <= index:
@@ -234,37 +232,18 @@ def dealt_stream(
             begin = upstream.init(upstream.epoch(position))
             found = list(islice(upstream.flow(begin), beyond + 1))
             return [found[beyond % len(found)]]
-        return [made(each) for each in own]
-
-    def step(position: Position) -> tuple[Position, A]:
-        dealt: list[A] = []
-        while len(dealt) < num_shards:
-            try:
-                position, item = upstream.step(position)
-            except End as end:
-                position = end.position
-                break
-            dealt.append(item)
-        for item in hand(position, len(dealt), dealt[index : index + 1], identity):
-            return position, item
-        raise End(position)
+        return own
 
     def flow(position: Position) -> Flow[A]:
         items = upstream.flow(position)
-        unmade, taken = counted(items.pull)
+        _, _, pick = picking(items)
 
         def hands() -> Iterator[A]:
-            while True:
-                begun = taken()
-                own = list(islice(unmade, index, index + 1))
-                deque(islice(unmade, num_shards - index - 1), 0)
-                found = hand(position, taken() - begun, own, items.fn or identity)
-                yield from found
-                if not found:
-                    return
+            while hand := mine(position, *pick(num_shards, index)):
+                yield from hand
 
         return Flow(hands(), items.snapshot)
 
     rate = Rate(num_shards, num_shards if remainder == "repeat" else 0)
     share = _dealt(upstream, num_shards, index, remainder)
-    return stateless(upstream, rate=rate, share=share, step=step, flow=flow, length=length)
+    return stateless(upstream, rate=rate, share=share, flow=flow, length=length)
