@@ -37,7 +37,13 @@ def token_count(stage: str, size: Any, item: Any) -> int:
 
 
 class Cut(NamedTuple):
-    """Some tokens of a sequence. Their arrays are made when a row is filled, once for all parts."""
+    """Some tokens of a sequence, of which a row that is being placed needs no more than how many.
+
+    Attributes:
+        whole: Gives the arrays of the sequence when a row is filled, the same to all its cuts.
+        begin: The first of the tokens.
+        end: The one after the last.
+    """
 
     whole: Callable[[], Features]
     begin: int
