@@ -195,7 +195,10 @@ def mix(
             until each (of a weight that isn't 0) has ended once, or forever. With
             "all_exhausted_without_replacement" it drops out, so that each item comes once.
         deterministic: By exact proportions instead of chance: after n items every pipeline
-            has given its share of n, to within less than one item.
+            has given its share of n, to within less than one item; or less than two, with more
+            than three pipelines whose shares have no common denominator up to 65,536. With a
+            `schedule` that isn't "linear", or after a `rebase` to other weights, proportions
+            begin anew wherever the weights change.
 
     Raises:
         ArgumentError: A pipeline to begin again is empty.
@@ -204,20 +207,21 @@ def mix(
 
     State:
         That of each pipeline, a count of items of each (`mix_counts` reads them),
-        and whether the end was reached, or which have dropped out.
+        and whether the end was reached, which have dropped out, or where proportions began.
 
     Resume:
         Re-reads what each pipeline does.
 
     Random access:
-        With `deterministic`, where all have it and the shares have a common
-        denominator up to 65,536.
+        With `deterministic`, where all have it. Otherwise a `shard` behind it passes over
+        items of other ranks, and makes none of them, where all have it.
 
     Rank-free:
         Where all are.
 
     Memory:
-        With `deterministic`, one pattern of as many ints as that denominator.
+        With `deterministic`, one pattern of as many ints as the common denominator, up to
+        65,536.
 
     Source:
         The proportions are described at `lazyckpt.combinators.machines.proportions`.

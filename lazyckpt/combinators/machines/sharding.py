@@ -215,7 +215,7 @@ def dealt_stream(
     pad: A,
     length: int | float | None,
 ) -> Machine[A]:
-    """Over a stream, which has to be read for all ranks.
+    """Over a stream, of which the items of other ranks are passed over, or else read.
 
     What is pending, as the function of `map` and the filling of packed rows, is done for this
     rank's items alone.
@@ -236,6 +236,8 @@ def dealt_stream(
 
     def flow(position: Position) -> Flow[A]:
         items = upstream.flow(position)
+        if num_shards == 1:
+            return items
         _, _, pick = picking(items)
 
         def hands() -> Iterator[A]:
