@@ -15,28 +15,26 @@ from lazyckpt.combinators.source import source
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.io.cache import (
+    SMALL,
+    Uint64Array,
+    array_length,
     atomic_writer,
     build_lock,
     cache_bytes,
     cache_errors,
     cache_folder,
+    map_array,
     remove_abandoned,
     remove_unused,
-)
-from lazyckpt.io.decompress import Damaged
-from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.mapped_arrays import (
-    SMALL,
-    Uint64Array,
-    array_length,
-    map_array,
     short_digest,
     stored_checksum,
     write_array,
 )
-from lazyckpt.io.progress import progress_bar
+from lazyckpt.io.decompress import Damaged
+from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, check_unchanged, open_limit, relative_path
+from lazyckpt.monitoring.bar import progress_bar
 from lazyckpt.pipeline import run
 
 _KEPT = 1 << 26  # bytes of entries that are kept in memory

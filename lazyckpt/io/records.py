@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import boolean, checked, positive
 from lazyckpt.errors import PipelineError, SourceChanged, StorageError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.cache import cache_folder
+from lazyckpt.io.cache import Uint64Array, cache_folder
 from lazyckpt.io.content import Content, compression_check, open_content
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index, Scan
-from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.rows import Rows
 
 T = TypeVar("T", covariant=True)

@@ -15,8 +15,8 @@ import numpy as np
 
 from lazyckpt.core.checks import Unfit, brief, checked
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
+from lazyckpt.io.cache import short_digest
 from lazyckpt.io.files import as_files
-from lazyckpt.io.mapped_arrays import short_digest
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
 

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
-from lazyckpt.io.cache import atomic_writer, build_lock, cache_folder
-from lazyckpt.io.lines import LineScan
-from lazyckpt.io.locks import exclusive_lock
+from lazyckpt.io.cache import atomic_writer, build_lock, cache_folder, exclusive_lock
+from lazyckpt.io.text import LineScan
 from tests.helpers import printed, until
 from tests.io.cases import folder, written
 
@@ -272,7 +271,7 @@ def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.M
     files = written([b"%d\n" % number for number in range(300)], ".txt")
     rows = lz.io.read_text(files, index_dir=place)
     opened: list[str] = []
-    module = import_module("lazyckpt.io.mapped_arrays")
+    module = import_module("lazyckpt.io.cache")
     plain = module.array_length
     monkeypatch.setattr(module, "array_length", lambda path: opened.append(path) or plain(path))
     again = lz.io.read_text(files, index_dir=place)
