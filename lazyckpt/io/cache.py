@@ -294,8 +294,12 @@ class LRUCache(Generic[T]):
     def get(self, key: Any, make: Callable[[], T]) -> T:
         """What is kept, or else what `make` gives."""
         with self._lock:
-            place = self._places.setdefault(key, _Place())
+            place = self._places.get(key)
+            if place is None:
+                place = self._places[key] = _Place()
             self._places.move_to_end(key)
+        if place.value is not None:
+            return place.value
         with place.lock:
             if place.value is None:
                 try:

@@ -371,6 +371,7 @@ class ContentScan:
         return plain_chunks(file, CHUNK) if content is _plain else content.chunks(file)
 
 
+@lru_cache(1 << 12)
 def infer_compression(path: str) -> str:
     """The compression that a name says."""
     kind = compression_from_suffix(path) or "none"

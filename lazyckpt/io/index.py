@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.io.cache import (
     SMALL,
+    LRUCache,
     Uint64Array,
     array_length,
     atomic_writer,
@@ -38,6 +40,18 @@ from lazyckpt.monitoring.bar import progress_bar
 from lazyckpt.pipeline import run
 
 _KEPT = 1 << 26  # bytes of entries that are kept in memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entries of a file."""
+
+    values: Uint64Array
+
+    @property
+    def size(self) -> int:
+        """What they take of what may be kept: their bytes, or a place among what is mapped."""
+        return self.values.nbytes if self.values.nbytes <= SMALL else 4 * _KEPT // open_limit()
 
 
 class Scan(Protocol):
@@ -95,24 +109,14 @@ class Index:
     ) -> None:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
-        self._kept: dict[int, Uint64Array] = {}
-        self._size = 0  # of what is kept
+        self._entries = LRUCache[_Entries](_KEPT)
         executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
 
     def entries(self, number: int) -> Uint64Array:
-        """The entries of a file; of several columns in rows."""
-        found = self._kept.get(number)
-        return self._keep(number) if found is None else found
-
-    def _keep(self, number: int) -> Uint64Array:
-        found = self._open(number)
-        if self._size + _cost(found) > _KEPT:  # as one that is used again is soon opened again
-            self._kept, self._size = {}, 0
-        self._kept[number] = found
-        self._size += _cost(found)
-        return found
+        """The entries of a file, mapped into memory; of several columns in rows."""
+        return self._entries.get(number, lambda: self._open(number)).values
 
     def path(self, number: int) -> str:
         """Where the entries of a file are kept."""
@@ -136,8 +140,7 @@ class Index:
         names = [_key(file, self.scan, self.folder) for file in self.files]
         return os.path.join(self.folder, f"{short_digest(*names)}.counts")
 
-    def _open(self, number: int) -> Uint64Array:
-        """The entries of a file, mapped into memory; of several columns in rows."""
+    def _open(self, number: int) -> _Entries:
         found = map_array(self.path(number), self.scan.columns)
         if found is None:  # lost since, or damaged
             write_entries(self.scan, self.folder, self.files[number])
@@ -147,7 +150,7 @@ class Index:
                 f"the index of {self.files[number].path} is damaged: remove {self.path(number)} "
                 f"and {self._counts_path}"
             )
-        return found
+        return _Entries(found)
 
     def _build(self, executor: Executor | None, progress: bool) -> NDArray[np.int64]:
         path = self._counts_path
@@ -228,11 +231,6 @@ def index(
     """
     listed = as_files(files, "index")
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
-
-
-def _cost(entries: Uint64Array) -> int:
-    """What entries take of what may be kept: their bytes, or a place among what is mapped."""
-    return entries.nbytes if entries.nbytes <= SMALL else 4 * _KEPT // open_limit()
 
 
 def _scanned(scan: Scan, folder: str, file: File) -> PipelineError | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
@@ -36,12 +37,7 @@ class _Connection:
         self.key = process, file, mode
         uri = f"{Path(file.path.removeprefix('file://')).as_uri()}?{mode}"
         self.database = sqlite3.connect(uri, uri=True, check_same_thread=False)
-
-    def __del__(self) -> None:
-        # one from before a fork is the other process's
-        if self.key[0] == os.getpid() and hasattr(self, "database"):
-            with suppress(sqlite3.Error):
-                self.database.close()
+        finalize(self, self.database.close)
 
 
 _open = threading.local()
