@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from time import time
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -35,6 +35,7 @@ class _HasSize(Protocol):
 
 
 T = TypeVar("T", bound=_HasSize)
+F = TypeVar("F")
 Uint64Array = NDArray[np.uint64]
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -172,17 +173,21 @@ def cache_errors(folder: str) -> Iterator[None]:
 
 
 @contextmanager
-def build_lock(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
-    """Whether there is something to do, once no other process does it."""
-    if is_done():
-        yield False
+def build_lock(path: str, find: Callable[[], F | None]) -> Iterator[F | None]:
+    """What is found, or None for the one process that is to make it, while others wait."""
+    if (found := find()) is not None:
+        yield found
         return
     with exclusive_lock(path):
-        yield not is_done()
+        try:
+            yield find()
+        finally:
+            with suppress(OSError):
+                os.remove(path)
 
 
-def write_array(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> None:
-    """Write numbers that come some at a time, `columns` of them an entry.
+def write_array(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> tuple[int, int]:
+    """Write numbers that come some at a time, `columns` of them an entry; what `array_footer` says.
 
     Args:
         path: The file.
@@ -190,18 +195,19 @@ def write_array(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> None
             of, is kept with them.
         columns: How many numbers an entry has.
     """
-    size, content = 0, None
+    size, content = 0, 0
     found = iter(chunks)
     with open(path, "xb") as out:
         while True:
             try:
                 chunk = next(found)
             except StopIteration as end:
-                content = end.value
+                content = end.value or 0
                 break
             out.write(chunk.astype("<u8", copy=False).tobytes())
             size += chunk.size
-        out.write(_footer(size // columns, columns, content or 0).tobytes())
+        out.write(_footer(size // columns, columns, content).tobytes())
+    return size // columns, content
 
 
 def _footer(entries: int, columns: int, content: int) -> Uint64Array:
@@ -209,28 +215,23 @@ def _footer(entries: int, columns: int, content: int) -> Uint64Array:
     return np.array([entries, columns, content, check, _MAGIC], "<u8")
 
 
-def array_length(path: str) -> int | None:
-    """How many entries a file has; None if there is no such file, or not the whole of it."""
-    found = _footer_of(path)
-    return None if found is None else found[0]
+def array_footer(path: str) -> tuple[int, int] | None:
+    """How many entries a file has, and the checksum of what they are of, or 0.
 
-
-def stored_checksum(path: str) -> int:
-    """The checksum of what the numbers of a file are of; 0 if there is none."""
-    found = _footer_of(path)
-    return 0 if found is None else found[1]
-
-
-def _footer_of(path: str) -> tuple[int, int] | None:
+    None if there is no such file, or not the whole of it.
+    """
     try:
         with open(path, "rb") as file:
-            file.seek(-8 * _FOOTER, os.SEEK_END)
-            footer = np.frombuffer(file.read(), "<u8")
-            size = file.tell()
+            return _footer_of(file)
     except OSError:
         return None
+
+
+def _footer_of(file: BinaryIO) -> tuple[int, int] | None:
+    file.seek(-8 * _FOOTER, os.SEEK_END)
+    footer = np.frombuffer(file.read(), "<u8")
     entries, columns, content = map(int, footer[:3])
-    is_whole = size == 8 * (entries * columns + _FOOTER)
+    is_whole = file.tell() == 8 * (entries * columns + _FOOTER)
     is_ours = is_whole and np.array_equal(footer, _footer(entries, columns, content))
     return (entries, content) if is_ours else None
 
@@ -240,14 +241,19 @@ def map_array(path: str, columns: int) -> Uint64Array | None:
 
     They are mapped, of which the system keeps a file open, unless they are few.
     """
-    entries = array_length(path)
-    if entries is None:
+    try:
+        with open(path, "rb") as file:
+            footer = _footer_of(file)
+            if footer is None:
+                return None
+            file.seek(0)
+            is_small = 8 * footer[0] * columns <= SMALL
+            whole = np.fromfile(file, "<u8") if is_small else np.memmap(file, "<u8", "r")
+    except OSError:  # another may have removed it
         return None
     touch(path)
-    is_small = 8 * entries * columns <= SMALL
-    whole = np.fromfile(path, "<u8") if is_small else np.memmap(path, "<u8", "r").view(np.ndarray)
-    numbers = whole[:-_FOOTER]
-    return numbers if columns == 1 else numbers.reshape(entries, columns)
+    numbers: Uint64Array = whole.view(np.ndarray)[:-_FOOTER]
+    return numbers if columns == 1 else numbers.reshape(footer[0], columns)
 
 
 def touch(path: str) -> None:

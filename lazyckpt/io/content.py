@@ -60,6 +60,7 @@ _UNREADABLE = b"\0"
 _UNSURE = 1 << 20  # last bytes of a piece that is cut, which may be wrong
 _KEPT = 1 << 26  # bytes of pieces that are kept without compression
 _KEPT_POINTS = 1 << 28  # bytes of seek points that are kept in memory
+_TRIES = 4  # of noting where pieces begin, where others make room for their own
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
 _WINDOW = 1 << 15
 _BUFFER = 1 << 12  # bytes; what is larger indexed_gzip reads without a copy
@@ -190,15 +191,13 @@ class BlockCompressedFile:
 
     def read_bounds(self, file: File) -> Uint64Array:
         """Return where pieces begin, in the file and in its content, and where the last ends."""
-        found = self._noted(file)
-        if found is None:  # removed since, or damaged
+        for _ in range(_TRIES):
+            if (found := self._noted(file)) is not None:
+                return found
             with suppress(Damaged):
                 for _ in self.chunks(file):
                     pass
-            found = self._noted(file)
-        if found is None:
-            raise PipelineError(f"{self.path(file)} was removed while it was made")
-        return found
+        raise PipelineError(f"{self.path(file)} is removed as often as it is made")
 
     def _note(self, file: File, found: list[tuple[int, int]]) -> None:
         with cache_errors(self.folder), atomic_writer(self.path(file)) as temporary:

@@ -19,7 +19,7 @@ from lazyckpt.io.cache import (
     SMALL,
     LRUCache,
     Uint64Array,
-    array_length,
+    array_footer,
     atomic_writer,
     build_lock,
     cache_bytes,
@@ -29,7 +29,6 @@ from lazyckpt.io.cache import (
     remove_abandoned,
     remove_unused,
     short_digest,
-    stored_checksum,
     write_array,
 )
 from lazyckpt.io.decompress import Damaged
@@ -110,9 +109,7 @@ class Index:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
         self._entries = LRUCache[_Entries](_KEPT)
-        executor = as_executor(executor)
-        found = _read_counts(self._counts_path, len(files))
-        self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
+        self.counts, self.sums = self._build(as_executor(executor), progress).T
 
     def entries(self, number: int) -> Uint64Array:
         """The entries of a file, mapped into memory; of several columns in rows."""
@@ -154,47 +151,33 @@ class Index:
 
     def _build(self, executor: Executor | None, progress: bool) -> NDArray[np.int64]:
         path = self._counts_path
-        with (
-            cache_errors(self.folder),
-            build_lock(
-                f"{path}.lock", lambda: _read_counts(path, len(self.files)) is not None
-            ) as todo,
-        ):
-            if todo:
+        find = partial(_read_counts, path, len(self.files))
+        with cache_errors(self.folder), build_lock(f"{path}.lock", find) as found:
+            if found is None:
                 remove_abandoned(self.folder)
                 if self.folder == cache_folder():
                     remove_unused(self.folder, cache_bytes())
-                self._scan_all(executor, progress)
-                numbers = range(len(self.files))
-                pairs = [(self._count(n), stored_checksum(self.path(n))) for n in numbers]
+                found = self._scan_all(executor, progress)
                 with atomic_writer(path) as temporary:
-                    write_array(temporary, [np.array(pairs, np.uint64)], 2)
-        found = _read_counts(path, len(self.files))
-        if found is None:
-            raise PipelineError(f"the index {path} was removed while it was built")
+                    write_array(temporary, [found], 2)
         return found
 
-    def _count(self, number: int) -> int:
-        size = array_length(self.path(number))
-        if size is None:
-            raise PipelineError(
-                f"the index of {self.files[number].path} isn't in {self.folder}: an executor's "
-                "workers have to write to the same folder, and nobody may remove it meanwhile"
-            )
-        return _rows(size, self.scan)
-
-    def _scan_all(self, executor: Executor | None, progress: bool) -> None:
-        paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
-        new = [file for file, path in paths.items() if array_length(path) is None]
+    def _scan_all(self, executor: Executor | None, progress: bool) -> NDArray[np.int64]:
+        """How many rows each file has, and a checksum; those that have no entries are scanned."""
+        known = [array_footer(self.path(number)) for number in range(len(self.files))]
+        new = [file for file, footer in zip(self.files, known, strict=True) if footer is None]
         pipeline = source(new) | mapped(partial(_scanned, self.scan, self.folder))
         with run(pipeline, executor=executor) as done:
-            errors = [
-                error for error in progress_bar(done, len(new), progress, "index", "file") if error
-            ]
+            scanned = list(progress_bar(done, len(new), progress, "index", "file"))
+        errors = [each for each in scanned if isinstance(each, PipelineError)]
         if errors:
             if len(errors) > 1:
                 errors[0].add_note(f"{len(errors) - 1:,} more files can't be indexed")
             raise errors[0]
+        rest: Iterator[Any] = iter(scanned)
+        pairs = [footer or next(rest) for footer in known]
+        counts = [(_rows(entries, self.scan), checksum) for entries, checksum in pairs]
+        return np.array(counts, np.int64).reshape(-1, 2)
 
 
 def index(
@@ -233,27 +216,27 @@ def index(
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
 
 
-def _scanned(scan: Scan, folder: str, file: File) -> PipelineError | None:
+def _scanned(scan: Scan, folder: str, file: File) -> tuple[int, int] | PipelineError:
     """Scan one file; return the error of one that can't be read, so that others are scanned."""
     try:
-        write_entries(scan, folder, file)
+        return write_entries(scan, folder, file)
     except (RecordError, ArgumentError, Damaged) as error:
         return error
-    return None
 
 
-def write_entries(scan: Scan, folder: str, file: File) -> None:
-    """Scan one file, and keep its entries."""
+def write_entries(scan: Scan, folder: str, file: File) -> tuple[int, int]:
+    """Scan one file, and keep its entries: how many there are, and a checksum."""
     try:
-        _write_entries(scan, folder, file)
+        return _write_entries(scan, folder, file)
     except Damaged:  # which is noted by now, so that the content ends before it
-        _write_entries(scan, folder, file)
+        return _write_entries(scan, folder, file)
 
 
-def _write_entries(scan: Scan, folder: str, file: File) -> None:
+def _write_entries(scan: Scan, folder: str, file: File) -> tuple[int, int]:
     with cache_errors(folder), atomic_writer(_entries_path(scan, folder, file)) as temporary:
-        write_array(temporary, scan(file), scan.columns)
+        found = write_array(temporary, scan(file), scan.columns)
         check_unchanged(file)
+        return found
 
 
 def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:
