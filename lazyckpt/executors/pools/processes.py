@@ -114,19 +114,20 @@ class ProcessPool(WorkerPool):
         patience: float | None = None,
         retries: int = 0,
         linger: float = PATIENCE,
+        shared: list[SharedPickle] | None = None,
     ) -> None:
         super().__init__(workers, buffer_size)
-        self._linger = linger
+        self._number, self._linger = number, linger
+        self._shared = [] if shared is None else shared  # the handlers, once they are pickled
         self.retries = retries
         self._handlers = handlers
         self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
         slots = slot_count(workers, buffer_size, len(handlers))
-        self._settings = settings._replace(slots=slots, first=number)
+        self._settings = settings._replace(slots=slots)
         self._workers: list[WorkerProcess] = []
         self._owner = 0  # the process that started them
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
-        self._shared: SharedPickle | None = None
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
@@ -247,8 +248,9 @@ class ProcessPool(WorkerPool):
             # lacks this, and has nothing else that starts it and no process.
             import_module("multiprocessing.forkserver").ensure_running()
         if method != "fork":
-            self._shared = self._shared or share_handlers(*arguments)
-            arguments = self._shared
+            if not self._shared:
+                self._shared.append(share_handlers(*arguments))
+            arguments = self._shared[0]
         try:
             forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
             with forks, without_interrupts():
@@ -278,8 +280,8 @@ class ProcessPool(WorkerPool):
         self._workers.append(worker)
         process = context.Process(
             target=serve,
-            args=(theirs, shared, arguments, index, lost),
-            name=f"lazyckpt-{self._settings.first + index}",
+            args=(theirs, shared, arguments, index, self._number + index, lost),
+            name=f"lazyckpt-{self._number + index}",
         )
         with theirs:
             worker.start(process)
@@ -295,7 +297,7 @@ class ProcessPool(WorkerPool):
             end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
             if not worker.progress.has_begun:
                 when = "before its first item: see worker_init, and the modules that it imports"
-                if self._shared is not None:
+                if self._shared:
                     when += (
                         "; a script's main part, which it runs too, belongs under "
                         "if __name__ == '__main__':"
