@@ -36,6 +36,7 @@ from lazyckpt.executors.pools.worker_main import (
     serve,
 )
 from lazyckpt.executors.pools.worker_process import (
+    PATIENCE,
     WorkerProcess,
     kill_all,
     reap,
@@ -73,7 +74,7 @@ def _stop_at_exit() -> None:
 def _stop_all() -> None:
     try:
         for pool in list(pools):
-            if isinstance(pool, ProcessPool):
+            if pool.ends_at_exit:
                 pool.stop()
     finally:  # those too that a Ctrl-C kept from being stopped
         kill_all(unreaped)
@@ -111,6 +112,7 @@ class ProcessPool(WorkerPool):
     """Workers that are processes, each fed through a pipe of its own, first in, first out."""
 
     can_continue = True
+    ends_at_exit = True
     in_transit = 1
 
     def __init__(
@@ -124,18 +126,21 @@ class ProcessPool(WorkerPool):
         number: int = 0,
         patience: float | None = None,
         retries: int = 0,
+        linger: float = PATIENCE,
+        shared: list[SharedPickle] | None = None,
     ) -> None:
         super().__init__(workers, buffer_size)
+        self._number, self._linger = number, linger
+        self._shared = [] if shared is None else shared  # the handlers, once they are pickled
         self.retries = retries
         self._handlers = handlers
         self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
         slots = slot_count(workers, buffer_size, len(handlers))
-        self._settings = settings._replace(slots=slots, first=number)
+        self._settings = settings._replace(slots=slots)
         self._workers: list[WorkerProcess] = []
         self._owner = 0  # the process that started them
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
-        self._shared: SharedPickle | None = None
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
@@ -237,7 +242,8 @@ class ProcessPool(WorkerPool):
             self.generation += bool(self._workers)  # first, so that who waits knows it is over
             workers, self._workers = self._workers, []
             _let_go(workers)
-        reap([worker.process for worker in workers if worker.process is not None])
+        processes = [worker.process for worker in workers if worker.process is not None]
+        reap(processes, self._linger)
 
     def start(self) -> None:
         with self._lock:
@@ -257,8 +263,9 @@ class ProcessPool(WorkerPool):
             # lacks this, and has nothing else that starts it and no process.
             import_module("multiprocessing.forkserver").ensure_running()
         if method != "fork":
-            self._shared = self._shared or share_handlers(*arguments)
-            arguments = self._shared
+            if not self._shared:
+                self._shared.append(share_handlers(*arguments))
+            arguments = self._shared[0]
         try:
             forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
             with forks, without_interrupts():
@@ -288,8 +295,8 @@ class ProcessPool(WorkerPool):
         self._workers.append(worker)
         process = context.Process(
             target=serve,
-            args=(theirs, shared, arguments, index, lost),
-            name=f"lazyckpt-{self._settings.first + index}",
+            args=(theirs, shared, arguments, index, self._number + index, lost),
+            name=f"lazyckpt-{self._number + index}",
         )
         with theirs:
             worker.start(process)
@@ -305,7 +312,7 @@ class ProcessPool(WorkerPool):
             end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
             if not worker.progress.has_begun:
                 when = "before its first item: see worker_init, and the modules that it imports"
-                if self._shared is not None:
+                if self._shared:
                     when += (
                         "; a script's main part, which it runs too, belongs under "
                         "if __name__ == '__main__':"

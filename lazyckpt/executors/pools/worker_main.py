@@ -40,14 +40,12 @@ class WorkerSettings(NamedTuple):
         library_threads: Threads of BLAS, OpenMP and torch; None leaves them.
         slots: Messages that may lie in shared memory.
         shared_memory: Whether arrays go through it.
-        first: The number of the first worker.
     """
 
     init: Callable[[int], Any] | None
     library_threads: int | None
     slots: int
     shared_memory: bool
-    first: int = 0
 
 
 def serve(
@@ -55,6 +53,7 @@ def serve(
     shared: Any,
     arguments: tuple[list[Handler], WorkerSettings] | SharedPickle,
     index: int,
+    number: int,
     lost: Mapping[int, Exception],
 ) -> None:
     """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0.
@@ -80,14 +79,14 @@ def serve(
             _prepare_libraries(settings.library_threads)
         seed_generators()
         if settings.init is not None:
-            settings.init(settings.first + index)
+            settings.init(number)
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
             _send(sender, START_FAILED, Outcome([], as_failure(error, ())), name)
         return
     limit, checked_at = settings.library_threads, 0.0
-    number = 0
+    done = 0
     progress = Progress(shared, index)
     note_own(progress)
     progress.say_alive()  # so that no item is late because this has taken long to start
@@ -99,14 +98,14 @@ def serve(
         if isinstance(task, Outcome):
             outcome = task
         elif len(task) > 2:
-            outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(number))
+            outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(done))
         else:
-            outcome = handlers[task[0]](task[1], progress.begin(number))
+            outcome = handlers[task[0]](task[1], progress.begin(done))
         try:
-            _send(sender, number, outcome, name)
+            _send(sender, done, outcome, name)
         except OSError:
             return
-        number += 1
+        done += 1
         del task, outcome  # not to hold them while the next are made
 
 

@@ -19,7 +19,7 @@ from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings
 
 unreaped: WeakSet[Any] = WeakSet()  # multiprocessing holds those whose end it has not seen
 
-_PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
+PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
 
 
 class WorkerProcess:
@@ -149,14 +149,14 @@ class WorkerProcess:
         return f"was ended by signal {-code}"
 
 
-def reap(processes: list[Any]) -> None:
+def reap(processes: list[Any], patience: float = PATIENCE) -> None:
     """See that processes end which have been told to: at once, if a Ctrl-C comes meanwhile."""
     alive = processes
     try:
         for end in ("is_alive", "terminate", "kill"):
             for process in alive:
                 getattr(process, end)()
-            deadline = monotonic() + _PATIENCE
+            deadline = monotonic() + patience
             for process in alive:
                 process.join(max(0.0, deadline - monotonic()))
             alive = [process for process in alive if process.is_alive()]
