@@ -45,6 +45,7 @@ from lazyckpt.executors.pools.worker_process import (
 )
 
 _MOST_SLOTS = 1024  # of a worker, however many segments there are
+_ANY = select.POLLIN | select.POLLOUT
 _TICK = 0.25  # seconds between two looks whether a worker lives, if others hold its pipe open
 
 _at_exit: Finalize[Any] | None = None
@@ -87,6 +88,18 @@ def _let_go(workers: list[WorkerProcess]) -> None:
                 pass
     for worker in workers:
         worker.close()
+
+
+def _poll(
+    workers: Mapping[int, WorkerProcess], seconds: float = 0.0, awaited: WorkerProcess | None = None
+) -> list[tuple[int, int]]:
+    """Wait until a worker has sent something, or reads again; of those not awaited, the latter."""
+    poller = select.poll()
+    for number, worker in workers.items():
+        is_awaited = awaited is None or worker is awaited
+        if events := worker.events() & (_ANY if is_awaited else select.POLLOUT):
+            poller.register(number, events)
+    return poller.poll(seconds * 1000)
 
 
 def slot_count(workers: int, buffer_size: int, segments: int) -> int:
@@ -159,7 +172,7 @@ class ProcessPool(WorkerPool):
 
     def result(self, pending: PendingTask) -> Outcome:
         if pending.is_done and pending.outcome is None:
-            self._take_in(0.0)  # who has less to do shows in what has come
+            self._take_in()  # who has less to do shows in what has come
         self.is_awaited = True
         try:
             self._wait_for(pending)
@@ -180,7 +193,7 @@ class ProcessPool(WorkerPool):
             worker = self._worker_of(pending)
             patience = patience or Patience(self._patience, worker.progress)
             seconds = max(0.0, min(_TICK, patience.left()))
-            if not worker.has_hung_up and self._take_in(seconds) and not patience.is_over:
+            if not worker.has_hung_up and self._take_in(seconds, worker) and not patience.is_over:
                 continue
             with self._lock:
                 if self.is_done(pending) or pending.generation != self.generation:
@@ -199,16 +212,18 @@ class ProcessPool(WorkerPool):
                 self.stop()
             raise TaskLost
 
-    def _take_in(self, seconds: float) -> bool:
-        """Wait a while for outcomes of all workers, and take them in; whether anything came."""
-        poller = select.poll()
+    def _take_in(self, seconds: float = 0.0, awaited: WorkerProcess | None = None) -> bool:
+        """Wait a while for one worker, as each wake-up costs; then take in what has come of all.
+
+        Returns:
+            Whether anything has come.
+        """
         with self._lock:
             workers = {worker.pipe.fileno(): worker for worker in self._workers}
-            for number, worker in workers.items():
-                if events := worker.events():
-                    poller.register(number, events)
-        with resting() if seconds else nullcontext():
-            found = poller.poll(seconds * 1000)
+        if awaited is not None:
+            with resting():
+                _poll(workers, seconds, awaited)
+        found = _poll(workers)
         with self._lock:
             for number, event in found:
                 workers[number].handle(event)
@@ -216,7 +231,7 @@ class ProcessPool(WorkerPool):
 
     def is_done(self, pending: PendingTask) -> bool:
         if not pending.is_done and pending.generation == self.generation:
-            self._take_in(0.0)
+            self._take_in()
         return pending.is_done
 
     def stop(self) -> None:
