@@ -1,4 +1,4 @@
-"""An executor whose workers share with those of other ranks what all of them need."""
+"""Executors whose workers make each item that all ranks need once, and share it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINGER = 5.0  # seconds that a process which reads has to tell the others that 
 
 
 class SharedExecutor(PoolExecutor):
-    """The workers of an executor on each rank, which do what is common to all ranks once."""
+    """The workers of an executor on each rank, which do each task common to all ranks once."""
 
     __slots__ = ("__weakref__",)
 
@@ -52,7 +52,7 @@ class SharedExecutor(PoolExecutor):
             )
         if (parting := chain.own_rank) is not None:
             raise PipelineError(
-                f"shared: ranks stand at places of their own behind {chain.partings[-1][0]!r}, as "
+                f"shared: ranks have positions of their own after {chain.partings[-1][0]!r}, as "
                 f"the states of {parting} and of others differ; put it before shard"
             )
         segments = self.spec.split(chain)

@@ -1,4 +1,4 @@
-"""What ranks that share work need of a network: who they are, and messages between them."""
+"""The network between ranks that share work: their numbers, and messages between them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Link(Protocol):
         """Return for how many seconds nothing has been heard of a rank."""
 
     def close(self) -> None:
-        """Send what was posted, say that this rank leaves, and let go of the rest. Idempotent."""
+        """Send all posted messages, say that this rank leaves, and disconnect. Idempotent."""
 
 
 class Meeting(Protocol):

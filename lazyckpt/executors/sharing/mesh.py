@@ -42,7 +42,7 @@ class _Peer:
         self.has_left = False
         self._head = bytearray(_SIZE.size)
         self._body: bytearray | None = None
-        self._wanted = memoryview(self._head)  # what is to be filled next
+        self._wanted = memoryview(self._head)  # the memory to fill next
 
     def put(self, size: int, message: bytes = b"") -> None:
         self.outbox.append(memoryview(_SIZE.pack(size)))
@@ -50,7 +50,7 @@ class _Peer:
             self.outbox.append(memoryview(message))
 
     def send(self) -> None:
-        """Send what there is room for; BlockingIOError if there is none left."""
+        """Send as much as there is room for; BlockingIOError if there is none left."""
         while self.outbox:
             sent = self.sock.send(self.outbox[0])
             if sent == len(self.outbox[0]):
@@ -59,7 +59,7 @@ class _Peer:
                 self.outbox[0] = self.outbox[0][sent:]
 
     def read(self) -> bytearray | int | None:
-        """What has come: a message, or what stands in place of a size; None for nothing whole."""
+        """Read a message, or a sign in place of a size; None if it hasn't come as a whole."""
         count = self.sock.recv_into(self._wanted)
         if not count:
             raise ConnectionError("its connection was closed")

@@ -1,4 +1,4 @@
-"""The workers of one rank, which share with those of others what all ranks need."""
+"""The workers of one rank, and the tasks that they share with the workers of other ranks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Job(NamedTuple):
     """A task for a worker of this rank.
 
     Attributes:
-        key: Under which all ranks get what comes of it; None if it is this rank's own.
+        key: The name of its outcome on all ranks; None for a task of this rank alone.
         handler: The number of its handler.
         payload: The task as that takes it.
         size: How many items it has.
@@ -58,14 +58,14 @@ class SharedPool(QueuedPool):
     """Workers of one rank, for its own tasks, and by turns for those that all ranks have.
 
     A task that makes items of the stream before `shard` is the same on all ranks: it has a
-    key, which follows from the pipeline's stages and its position. The key also says whose
-    turn it is. That rank does the task once it comes to it, and posts the outcome to all; each
-    keeps it until it comes to the task itself. So nobody is further ahead of the slowest rank
-    than the tasks which that has under way allow, and what the slowest needs next was made by
-    all that have been there.
+    key, which follows from the stage and the position alone. The position also says whose
+    turn the task is. That rank does it once it comes to it, and posts the outcome to all. Each
+    rank keeps the outcome until it comes to the task itself. So no rank is further ahead of the
+    slowest one than the tasks that the slowest has under way, and the slowest finds all that it
+    needs next made by those ahead of it.
 
-    A rank that leaves has posted all that it made, and those that are left make the rest in
-    its place. One that is lost is an error where its next task would have come.
+    A rank that leaves has posted all that it made, and the others make the rest in its place. A
+    rank that is lost is an error at its next task.
 
     Each flow through the pipeline is an opening: all ranks begin it at the same position.
     """

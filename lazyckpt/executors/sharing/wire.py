@@ -1,4 +1,4 @@
-"""Sockets between processes that know a secret: who they are is proved before anything is sent."""
+"""Sockets between processes that know a secret: both prove it before anything is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lz.torch.shared`: what all ranks of a job need is made by one of them, and sent to all."""
+"""`lz.torch.shared`: one rank makes each item that all need, and sends it to the others."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ def shared(
     Without it each rank reads, tokenizes and filters all that comes before `shard`, and
     keeps its part of the rows. With it the ranks do so by turns: each makes its part of the
     common items in the workers of `executor`, and sends them to the others. Mixing, packing and
-    sharding run on each rank, and so does what comes after `shard`. Items, their order and
+    sharding run on each rank, and so do the stages after `shard`. Items, their order and
     the states are those of each rank alone, on any number of ranks.
 
-    What has random access up to `shard` isn't made by other ranks anyway, and isn't sent.
+    If all stages up to `shard` have random access, no rank makes the items of others anyway,
+    and nothing is sent.
 
     A failing item fails on all ranks at the same place; with `on_error="skip"` all leave out the
-    same records, also where failures come by chance. Functions after `shard` run on their own
+    same records, even if they fail by chance. Functions after `shard` run on their own
     rank alone. A rank that is lost is a `RankMissing`, which names it, at the first item
     that it should have made; a rank that leaves its run is replaced by the others.
 
