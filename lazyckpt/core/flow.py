@@ -306,9 +306,10 @@ def in_blocks(
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int], Pick[U]]:
     """The items of a flow as blocks, how many were taken, and its `pick`."""
+    if flow.blocks is not None and flow.taken is not None and not (flow.fn or flow.pick):
+        return flow.blocks, flow.taken, partial(_picked, flow.pull, None)
     items, taken, pick = picking(flow)
-    is_ready = flow.has_blocks and flow.pick is None
-    return (flow.blocks or ()) if is_ready else (items,), taken, pick
+    return (items,), taken, pick
 
 
 def put_back(flow: Flow[U], block: Iterator[U]) -> None:

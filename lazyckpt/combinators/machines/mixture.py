@@ -75,7 +75,12 @@ class Alone(Generic[A]):
 
     def _alone(self) -> A:
         assert self._machine.item is not None
-        return self._machine.item(self._begin, self._taken)
+        try:
+            return self._machine.item(self._begin, self._taken)
+        except IndexError:
+            if self._machine.view is not None:
+                self._machine.view.ahead(self._begin, range(0))  # says so if the data have changed
+            raise
 
     def _place(self) -> Position:
         steps = self._taken + self._ends
@@ -244,7 +249,7 @@ class Mixture(Generic[A]):
             streams[number], taken[number], picks[number] = picking(flow)
 
         def alone(number: int) -> Alone[A] | None:
-            if self.machines[number].item is None:
+            if self.machines[number].item is None or machines[number].skip is None:
                 return None
             if number not in jumping:
                 found = Alone(machines[number], flows[number].snapshot())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate, chain
+from operator import add
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -190,6 +191,7 @@ class Proportions:
 
     def __init__(self, points: Sequence[tuple[int, Weights]]) -> None:
         self._points = [begin for begin, _ in points]
+        self._stops: list[int | float] = [*self._points[1:], math.inf]
         self._rules = [_rule(weights) for _, weights in points]
 
     def choices(self, since: int = 0) -> Choices:
@@ -205,12 +207,12 @@ class Proportions:
 
     def counts(self, t: int, since: int = 0) -> list[int]:
         """How often each has been chosen from `since` on, before place t."""
-        found = [
-            rule.counts(int(min(t, stop)) - begin)
-            for begin, stop, rule in self._spans(since)
-            if begin <= t
-        ]
-        return [sum(each) for each in zip(*found, strict=True)]
+        here, _, last = self._at(t, since)
+        found = last.counts(t - here)
+        for begin, stop, rule in self._spans(since) if here > since else ():
+            if stop <= here:
+                found = [*map(add, found, rule.counts(int(stop) - begin))]
+        return found
 
     def place(self, number: int, taken: int, since: int = 0) -> int | float:
         """Where a source is chosen that has been chosen so often from `since` on."""
@@ -223,8 +225,7 @@ class Proportions:
 
     def _at(self, t: int, since: int) -> tuple[int, int | float, Rule]:
         number = bisect(self._points, t) - 1
-        begin, stop = max(self._points[number], since), [*self._points, math.inf][number + 1]
-        return begin, stop, self._rules[number]
+        return max(self._points[number], since), self._stops[number], self._rules[number]
 
     def _spans(self, since: int) -> Iterator[tuple[int, int | float, Rule]]:
         first = bisect(self._points, since)

@@ -148,6 +148,17 @@ def test_an_item_that_fails_fails_at_its_own_rank_alone() -> None:
             assert len(list(islice(run, 20))) == 20
 
 
+@pytest.mark.parametrize("behind", [lz.repeat(), lz.shuffle(seed=0) | lz.map(str)])
+def test_data_that_changed_are_found_out(behind: Any) -> None:
+    data = [*range(500)]
+    parts = [lz.source(data) | behind, lz.count()]
+    run = lz.run(lz.mix(parts, [1, 1], seed=0) | lz.shard(num_shards=16, index=3))
+    assert len(list(islice(run, 9))) == 9
+    del data[20:]
+    with pytest.raises(lz.errors.SourceChanged, match="had 500 items"):
+        list(islice(run, 100))
+
+
 @pytest.mark.parametrize("weights", [[5, 3], lz.schedule({0: [1, 0], 99: [1, 1]})])
 def test_rebased_weights_and_added_sources_keep_others_items_unmade(weights: Any) -> None:
     calls = Calls()
