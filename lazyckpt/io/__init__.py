@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.huggingface import read_dataset, stream_dataset
     from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
+    from lazyckpt.io.records import read_files
     from lazyckpt.io.rows import RecordError, Rows
     from lazyckpt.io.sqlite import read_sqlite
     from lazyckpt.io.storage import File, RowOrigin, Storage
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from lazyckpt.io.text import read_jsonl, read_text
     from lazyckpt.io.tfrecord import read_tfrecord
     from lazyckpt.io.tokens import read_tokens
-    from lazyckpt.io.whole_files import read_files
 
 __all__ = [
     "File",
@@ -82,6 +82,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "huggingface": "read_dataset stream_dataset",
     "mds": "read_mds",
     "parquet": "read_parquet",
+    "records": "read_files",
     "rows": "RecordError Rows",
     "sqlite": "read_sqlite",
     "storage": "File RowOrigin Storage",
@@ -90,7 +91,6 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",
     "text": "read_jsonl read_text",
-    "whole_files": "read_files",
 }
 _places = {
     name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()

@@ -156,8 +156,9 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
     """Read the rows of a table or query of an SQLite database, by number, as dicts.
 
     They are in the order of a key, whose values differ. Keys are read once, and rows by lists of
-    their keys, never by OFFSET: if the key is indexed, any order costs the same. SQLite keeps no
-    checksums.
+    their keys, never by OFFSET: if the key is indexed, any order costs the same. The database is
+    locked only while keys are read; a write to it after that is an error of the next row. SQLite
+    keeps no checksums.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
@@ -171,7 +172,7 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
         ArgumentError: The key is missing in a row, or that of several; or the database is
             not on this machine.
         RecordError: The file is no database, or has no such table or column.
-        StorageError: The database is locked, or can't be opened.
+        StorageError: The database is locked while keys are read, or can't be opened.
         SourceChanged: When a file is read that changed since, or has a write-ahead log that isn't
             empty.
 
