@@ -33,12 +33,36 @@ def skippable(data: bytes) -> bytes:
     return struct.pack("<2I", 0x184D2A50, len(data)) + data
 
 
+def deflated(flush: int, **how: int) -> Callable[[bytes], bytes]:
+    """A gzip member that is flushed now and then: pigz does so after 128 KiB."""
+
+    def compress(data: bytes) -> bytes:
+        made = zlib.compressobj(wbits=31, **how)
+        parts = [data[at : at + 300] for at in range(0, len(data), 300)]
+        return b"".join(made.compress(part) + made.flush(flush) for part in parts) + made.flush()
+
+    return compress
+
+
+def piped(data: bytes) -> bytes:
+    """A frame of zstd that doesn't say how long it is, with a checksum."""
+    made = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
+    return bytes(made.compress(data) + made.flush())
+
+
 # How content may be compressed: the suffix, and what compresses a piece of it.
 COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": (".gz", gzip),
     "bgzf": (".bgz", bgzf),
     "zstd": (".zst", zstd.compress),
     "gzip, padded": (".gz", lambda data: gzip(data) + bytes(3)),
+    "gzip, fixed": (".gz", deflated(zlib.Z_NO_FLUSH, strategy=zlib.Z_FIXED)),
+    "gzip, stored": (".gz", deflated(zlib.Z_NO_FLUSH, level=0)),
+    "gzip, synced": (".gz", deflated(zlib.Z_SYNC_FLUSH)),
+    "gzip, partly flushed": (".gz", deflated(zlib.Z_PARTIAL_FLUSH)),
+    "gzip, fully flushed": (".gz", deflated(zlib.Z_FULL_FLUSH)),
+    "zstd, piped": (".zst", piped),
+    "zstd, empty frames": (".zst", lambda data: zstd.compress(b"") + zstd.compress(data)),
     "zstd, skippable": (
         ".zst",
         lambda data: skippable(b"x") + zstd.compress(data) + skippable(b""),

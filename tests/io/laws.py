@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from gzip import compress as gzip
 from itertools import count
@@ -26,12 +27,13 @@ from lazyckpt.io.storage import LocalStorage
 from lazyckpt.testing import equal
 from tests.io.cases import check_good_rows, check_reader, folder, in_fork, is_killed
 from tests.io.contents import Contents
-from tests.io.table import COUNT, Format
+from tests.io.table import COUNT, FORMATS, Format
 
 FEW = settings(max_examples=max(2, settings.default.max_examples // 15))
 
 Law = Callable[[Format], None]
 LAWS: dict[Law, Callable[[Format], bool]] = {}  # and for which formats each is one
+STREAMS = {"read_text": lz.io.iter_text, "read_jsonl": lz.io.iter_jsonl}
 _numbers = count()
 
 
@@ -133,6 +135,8 @@ def rows_are_the_same_whatever_is_read_at_once(form: Format) -> None:
                 rows = opened(form, put(found))
                 assert equal(list(rows), found.rows)
                 assert equal([rows[n] for n in range(len(rows))], found.rows)
+                if stream := STREAMS.get(form.reader):
+                    assert equal([row for file in rows.files for row in stream(file)], found.rows)
 
 
 @law(has_index)
@@ -248,8 +252,10 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
     behind = chance.randrange(min(len(content), chance.choice([400, 1 << 30])) or 1)
     at = max(0, len(content) - 1 - behind)
     new = chance.randbytes(chance.randrange(1, 30))
+    flipped = (content[at : at + 1] or b"x")[0] ^ 1 << chance.randrange(8)
     return content[:at] + chance.choice([
         b"",
+        bytes([flipped]) + content[at + 1 :],
         new[:1] + content[at + 1 :],
         b"\xff" + content[at + 1 :],
         content[at + len(new) :],
@@ -286,24 +292,42 @@ def damage_is_named(form: Format, files: Mapping[str, bytes | None]) -> None:
             continue
         assert place in str(error), files
         if isinstance(error, lz.io.RecordError) and not form.is_foreign and not form.compression:
-            assert re.match(r"record \d+ at byte ", str(error)), files
+            message = rf"record \d+ at byte |{re.escape(place)}/\d+\.csv: "  # of its header
+            assert re.match(message, str(error)), files
     with lz.run(lz.source(rows), on_error="skip") as run:
         assert equal([*run], good), files
         assert len(good) + run.skipped == len(rows)
         assert lz.State.from_json(run.state.to_json()) == run.state
 
 
+# Contents that are none of most formats.
+OTHERS = [b"", b"\0", bytes(600), b"\x80" * 600, b"PK\3\4" + bytes(99), b"\n" * 9, b"\xff\xfe"]
+OTHERS += [next(iter(form.example.files.values())) for form in FORMATS.values()]
+DAMAGES = max(30, settings.default.max_examples // 2)  # of a file
+
+
 @law(always)
 def damage_is_an_error_that_names_the_file(form: Format) -> None:
     whole, chance = form.example.files, random.Random(form.pattern)
+    damage_is_named(form, whole)
     for name in [*whole][-2:]:
         file = whole[name]
         cut = [file[: int(len(file) * part)] for part in (0, 0.01, 0.3, 0.6, 0.9)]
         other = [bytes(len(file)), gzip(file), b'{"shards": []}', file + b"\0"]
-        for _ in range(15):
+        for _ in range(DAMAGES):
             other.append(damaged(chance.choice([file, file, other[-1]]), chance))
         for spoilt in [*cut, *other[: 4 * form.is_foreign or None]]:
             damage_is_named(form, {**whole, name: spoilt})
+    for found in () if form.is_foreign else chance.sample(OTHERS, 12):
+        damage_is_named(replace(form, is_checked=False), {**whole, next(iter(whole)): found})
+
+
+@law(lambda form: "*" not in form.pattern)
+def a_file_that_is_not_there_is_named(form: Format) -> None:
+    files = form.example.files
+    for each in files:
+        damage_is_named(form, {**files, each: None})
+        damage_is_named(form, {other: files[other] for other in files if other != each})
 
 
 @law(lambda form: form.spoil is not None)

@@ -7,13 +7,11 @@ from __future__ import annotations
 import bz2
 import json
 import lzma
-import random
 import sqlite3
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from copy import deepcopy
-from dataclasses import replace
 from gzip import compress as gzip
 from typing import Any
 
@@ -28,46 +26,7 @@ import lazyckpt as lz
 from tests.io.cases import folder, written, zstd
 from tests.io.formats import bgzf, mds, saved
 from tests.io.laws import damage_is_named
-from tests.io.table import FORMATS, Format
-
-CASES = [name for name, form in FORMATS.items() if not form.is_foreign and name != "files"]
-MOST = max(40, settings.default.max_examples)  # contents of one format
-
-
-def by_the_byte(content: bytes, chance: random.Random) -> bytes:
-    """Content that is cut at a byte, or has another one there."""
-    at = chance.randrange(len(content))
-    other = bytes([chance.choice([content[at] ^ 1 << chance.randrange(8), 255])])
-    return content[:at] + chance.choice([b"", other + content[at + 1 :]])
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_damage_is_an_error_that_names_record_and_file(name: str) -> None:
-    """Also content of another format."""
-    form, chance = FORMATS[name], random.Random(name)
-    whole = form.example.files
-    damage_is_named(form, whole)
-    for _ in range(MOST):
-        file = chance.choice([*whole])
-        damage_is_named(form, {**whole, file: by_the_byte(whole[file], chance)})
-    for other in chance.sample([*OTHERS, *map(_first, FORMATS.values())], 12):
-        damage_is_named(replace(form, is_checked=False), {**whole, next(iter(whole)): other})
-
-
-OTHERS = [b"", b"\0", bytes(600), b"\x80" * 600, b"PK\3\4" + bytes(99), b"\n" * 9, b"\xff\xfe"]
-
-
-def _first(form: Format) -> bytes:
-    return next(iter(form.example.files.values()))
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if "*" not in FORMATS[name].pattern])
-def test_what_is_not_there_is_named(name: str) -> None:
-    form = FORMATS[name]
-    files = form.example.files
-    for each in files:
-        damage_is_named(form, {**files, each: None})
-        damage_is_named(form, {other: files[other] for other in files if other != each})
+from tests.io.table import FORMATS
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
