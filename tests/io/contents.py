@@ -117,6 +117,7 @@ def in_parquet(draw: st.DrawFn) -> Contents:
         "row_group_size": draw(st.integers(1, 5)),
         "compression": draw(st.sampled_from(["snappy", "zstd", "none"])),
         "use_dictionary": draw(st.booleans()),
+        "store_schema": draw(st.booleans()),
     }
     contents = [
         formats.saved(lambda out, t=table: parquet.write_table(t, out, **how))  # type: ignore[misc]
@@ -127,10 +128,12 @@ def in_parquet(draw: st.DrawFn) -> Contents:
 
 @st.composite
 def in_arrow(draw: st.DrawFn, made: Any) -> Contents:
+    """Between record batches there are some without rows."""
     found, rows = draw(tables())
     codec, size = draw(st.sampled_from([None, "lz4", "zstd"])), draw(st.integers(1, 5))
+    empty = draw(st.integers(0, 2))
     contents = [
-        formats.saved(lambda out, t=table: formats.ipc(t, out, size, made, codec))  # type: ignore[misc]
+        formats.saved(lambda out, t=table: formats.ipc(t, out, size, made, codec, empty))  # type: ignore[misc]
         for table in found
     ]
     return named(contents, ".arrow", rows)

@@ -108,10 +108,19 @@ def saved(write: Callable[[Any], Any]) -> bytes:
     return out.getvalue()
 
 
-def ipc(table: Any, out: Any, size: int, made: Any = pa.ipc.new_file, codec: Any = None) -> None:
-    """Write a table in record batches of so many rows."""
+def ipc(
+    table: Any,
+    out: Any,
+    size: int,
+    made: Any = pa.ipc.new_file,
+    codec: str | None = None,
+    empty: int = 0,
+) -> None:
+    """Write a table in record batches of so many rows, before each some that have none."""
     with made(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
         for batch in table.to_batches(size):
+            for _ in range(empty):
+                writer.write_batch(batch.slice(0, 0))
             writer.write_batch(batch)
 
 

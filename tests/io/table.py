@@ -28,7 +28,6 @@ from tests.io.formats import (
     record,
     saved,
 )
-from tests.io.tables import ODD, VIEWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,11 +222,7 @@ _PARQUET = Format(
         lambda half: saved(lambda out: parquet.write_table(_table(half), out, 5)),
         _row,
     ),
-    odd={
-        name: named([saved(lambda out, t=table: parquet.write_table(t, out, 2))], ".parquet", rows)
-        for name, (table, rows) in ODD.items()
-    },
-    options=one_of(cache_bytes=[0, 100, 1 << 28]),
+    options=one_of(cache_bytes=[0, 300, 1 << 28]),
     spoil=_zeros,
     none=[
         b"",
@@ -251,11 +246,7 @@ def _arrow(made: Any) -> Format:
             lambda half: saved(lambda out: ipc(_table(half), out, 5, made, "zstd")),
             _row,
         ),
-        odd={
-            name: named([saved(lambda out, t=table: ipc(t, out, 2, made))], ".arrow", rows)
-            for name, (table, rows) in {**ODD, "views": VIEWS}.items()
-        }
-        | {"empty batches": _empty_batches(made)},
+        odd={"empty batches": _empty_batches(made)},
         options=one_of(cache_bytes=[0, 1 << 28]),
         spoil=lambda found: found[:-60] + b"\xff" * 40 + found[-20:],
         none=[b"", b"no file of Arrow's at all", b"FEA1" + bytes(50) + b"FEA1"],

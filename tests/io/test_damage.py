@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import feather, parquet
+from pyarrow import feather
 
 import lazyckpt as lz
 from tests.io.cases import folder, written, zstd
@@ -123,32 +123,6 @@ def test_streams_of_damaged_files(packing: str) -> None:
             assert found == expected
 
     holds()
-
-
-def no_text(out: Any, write: Callable[[Any, Any], None]) -> None:
-    """A table of which row 1 has a text that is none."""
-    buffers = [None, pa.py_buffer(np.arange(4, dtype="i4")), pa.py_buffer(b"a\xffc")]
-    write(pa.table({"n": range(3), "t": pa.Array.from_buffers(pa.string(), 3, buffers)}), out)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "write"),
-    [
-        (".parquet", parquet.write_table),
-        (".arrow", lambda found, out: feather.write_feather(found, out, "uncompressed")),
-        (".feather", lambda found, out: feather.write_feather(found, out, "zstd")),
-    ],
-)
-def test_bytes_that_are_no_text_are_of_one_row(suffix: str, write: Any) -> None:
-    read = lz.io.read_parquet if suffix == ".parquet" else lz.io.read_arrow
-    reader = read(written([saved(lambda out: no_text(out, write))], suffix))
-    batches = reader | lz.batch(2, collate=lz.stack)
-    message = rf"record 1 at byte \d+ of .*000\{suffix}: 'utf-8' codec"
-    for get in (lambda: reader[1], lambda: reader[::-1], lambda: list(reader), lambda: batches[0]):
-        with pytest.raises(lz.io.RecordError, match=message):
-            get()
-    with lz.run(lz.source(reader), on_error="skip") as run:
-        assert [row["t"] for row in run] == ["a", "c"]
 
 
 def test_offsets_of_a_mapped_file_are_checked() -> None:

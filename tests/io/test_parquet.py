@@ -15,14 +15,11 @@ from pyarrow.parquet import encryption
 import lazyckpt as lz
 from tests.io.cases import check_reader, folder, in_fork
 from tests.io.formats import saved
+from tests.io.tables import files_of
 
 
-def written(found: list[Any], size: int, **options: Any) -> lz.io.Files:
-    """Tables as files, in row groups of so many rows."""
-    place = folder()
-    for number, table in enumerate(found):
-        parquet.write_table(table, f"{place}/{number:03}.parquet", size, **options)
-    return lz.io.files(f"{place}/*.parquet")
+def written(found: list[Any], size: int = 9) -> lz.io.Files:
+    return files_of(*found, form="parquet", size=size)
 
 
 def numbers(*sizes: int, size: int = 10) -> lz.io.Files:
@@ -117,15 +114,15 @@ def test_a_damaged_group_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_columns_are_chosen() -> None:
     table = pa.table({"a": [1], "b": [{"c": 2, "d": 3}], "e": [4]})
-    files = written([table, table], 9)
+    files = written([table, table])
     assert lz.io.read_parquet(files, columns=["e", "a"])[1] == {"a": 1, "e": 4}
     assert lz.io.read_parquet(files, columns=["b.d"])[0] == {"b": {"d": 3}}
-    nothing = written([table.slice(1), table], 9)
+    nothing = written([table.slice(1), table])
     assert [*lz.io.read_parquet(nothing, columns=["b.d", "a"])] == [{"a": 1, "b": {"d": 3}}]
-    others = written([table, pa.table({"a": [1], "b": [{"c": 2}], "e": [4]})], 9)
+    others = written([table, pa.table({"a": [1], "b": [{"c": 2}], "e": [4]})])
     with pytest.raises(lz.ArgumentError, match=r"no column 'b.d' in .*001.parquet"):
         lz.io.read_parquet(others, columns=["b.d"])
-    others = written([table, pa.table({"b": [{"d": "x", "c": "y"}]})], 9)
+    others = written([table, pa.table({"b": [{"d": "x", "c": "y"}]})])
     with pytest.raises(lz.ArgumentError, match=r"'b' is struct<d: string> in .*001.parquet"):
         lz.io.read_parquet(others, columns=["b.d"])
     with pytest.raises(lz.ArgumentError, match=r"no column 'z' in .*000.parquet, which has \['a'"):
@@ -206,7 +203,7 @@ def test_a_group_without_fields_is_an_error_where_the_file_is_opened(is_nested: 
 def test_names_of_columns_are_any_text() -> None:
     names = ["", "a b", "'\"\\", "\n", "v0", "é", "class"]
     table = pa.table({name: [number] for number, name in enumerate(names)})
-    (row,) = lz.io.read_parquet(written([table], 9))
+    (row,) = lz.io.read_parquet(written([table]))
     assert list(row.items()) == [(name, number) for number, name in enumerate(names)]
 
 
@@ -233,7 +230,7 @@ def test_a_state_knows_the_filters() -> None:
 
 
 def test_a_column_that_a_file_lacks_is_named() -> None:
-    files = written([pa.table({"a": [1], "b": [2]}), pa.table({"b": [3], "c": [4]})], 9)
+    files = written([pa.table({"a": [1], "b": [2]}), pa.table({"b": [3], "c": [4]})])
     with pytest.raises(lz.ArgumentError, match=r"001.parquet has no column 'a', which .*000"):
         lz.io.read_parquet(files)
     assert list(lz.io.read_parquet(files, columns=["b"])) == [{"b": 2}, {"b": 3}]
