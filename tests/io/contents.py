@@ -17,14 +17,22 @@ from tests.io.tables import tables
 
 
 class Contents(NamedTuple):
-    """Files by name, in order, and the rows of all."""
+    """Files by name, in order, the rows of all, and what the reader is given for them."""
 
     files: dict[str, bytes]
     rows: list[Any]
+    given: dict[str, Any] = {}  # noqa: RUF012
 
 
-def named(contents: list[bytes], suffix: str, rows: list[Any]) -> Contents:
-    return Contents({f"{n:03}{suffix}": content for n, content in enumerate(contents)}, rows)
+Given = bytes | list[bytes] | dict[str, bytes]  # a file, files, or files by name
+
+
+def named(
+    found: Given, suffix: str, rows: list[Any], given: dict[str, Any] | None = None
+) -> Contents:
+    contents = found if isinstance(found, list) else [found]
+    files = {f"{n:03}{suffix}": content for n, content in enumerate(contents)}
+    return Contents(found if isinstance(found, dict) else files, rows, given or {})  # type: ignore[arg-type]
 
 
 _ENDS = st.sampled_from(["\n", "\r\n"])
@@ -139,14 +147,23 @@ def in_arrow(draw: st.DrawFn, made: Any) -> Contents:
     return named(contents, ".arrow", rows)
 
 
+_TYPES = st.sampled_from(["u2", "u4", "i4", "u1"])
+
+
 @st.composite
 def arrays(draw: st.DrawFn, suffix: str, write: Any) -> Contents:
-    """Read by three."""
-    sizes = draw(st.lists(st.integers(0, 12), min_size=1, max_size=4))
-    found = [np.arange(size, dtype="<u2") for size in sizes]
-    rows = [each[start : start + 3] for each in found for start in range(0, len(each) - 2, 3)]
+    """Windows of a length, some of which overlap or leave out tokens."""
+    sizes, kind = draw(st.lists(st.integers(0, 20), min_size=1, max_size=4)), draw(_TYPES)
+    length, stride = draw(st.integers(1, 5)), draw(st.integers(1, 8))
+    found = [np.arange(size).astype(kind) + n for n, size in enumerate(sizes)]
+    rows = [
+        values[start : start + length]
+        for values in found
+        for start in range(0, len(values) - length + 1, stride)
+    ]
     contents = [formats.saved(lambda out, each=each: write(out, each)) for each in found]  # type: ignore[misc]
-    return named(contents, suffix, rows)
+    given = {"length": length, "stride": stride} | ({"dtype": kind} if suffix == ".bin" else {})
+    return named(contents, suffix, rows, given)
 
 
 @st.composite

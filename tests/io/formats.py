@@ -82,6 +82,40 @@ def archive(members: Sequence[tuple[str, bytes]], form: int = tarfile.GNU_FORMAT
     return out.getvalue()
 
 
+def header_of(content: bytes | bytearray) -> bytes:
+    """A header of tar, with its checksum."""
+    found = bytearray(content)
+    found[148:156] = b" " * 8
+    found[148:156] = b"%06o\0 " % sum(found)
+    return bytes(found)
+
+
+def sparse(form: int, size: int = 8) -> bytes:
+    """An archive of a sample of two members, of which the first is 5 zeros, "abc" and zeros."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as made:
+        if form == tarfile.PAX_FORMAT:
+            info, content = tarfile.TarInfo("GNUSparseFile.0/1.txt"), b"1\n5\n3\n".ljust(512, b"\0") + b"abc"  # fmt: skip  # noqa: E501
+            info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "d/1.txt", "GNU.sparse.realsize": f"{size}"}  # fmt: skip  # noqa: E501
+        else:
+            info, content = tarfile.TarInfo("d/1.txt"), b"abc"
+        info.size = len(content)
+        made.addfile(info, io.BytesIO(content))
+        info = tarfile.TarInfo("d/1.cls")
+        info.size = 1
+        made.addfile(info, io.BytesIO(b"7"))
+    found = bytearray(out.getvalue())
+    if form == tarfile.GNU_FORMAT:  # its map, of which one span is in the header and one behind
+        spans = [b"%011o\0%011o\0" % pair for pair in ((5, 3), (size, 0))]
+        found[156:157] = tarfile.GNUTYPE_SPARSE
+        found[386 : 386 + 24] = spans[0]
+        found[482:483] = b"\1"
+        found[483 : 483 + 12] = b"%011o\0" % size
+        found[:512] = header_of(found[:512])
+        found[512:512] = spans[1].ljust(512, b"\0")
+    return bytes(found)
+
+
 def members_of(
     samples: Sequence[Mapping[str, bytes]], prefix: str = "d/"
 ) -> list[tuple[str, bytes]]:
@@ -124,22 +158,43 @@ def ipc(
             writer.write_batch(batch)
 
 
+def in_batches(batches: Sequence[Any], made: Any = pa.ipc.new_file) -> bytes:
+    """A file of record batches."""
+
+    def write(out: Any) -> None:
+        with made(out, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+    return saved(write)
+
+
 def megatron(files: Sequence[Sequence[Sequence[int]]]) -> dict[str, bytes]:
     """Documents of one sequence each, with an index beside them."""
     found = {}
     for number, documents in enumerate(files):
-        lengths = [len(document) for document in documents]
-        starts = np.cumsum([0, *lengths])[:-1] * 2
         tokens = np.array([t for document in documents for t in document], "<u2")
         found[f"{number:03}.bin"] = tokens.tobytes()
-        found[f"{number:03}.idx"] = (
-            b"MMIDIDX\0\0"
-            + struct.pack("<QBQQ", 1, 8, len(documents), len(documents) + 1)
-            + np.array(lengths, "<i4").tobytes()
-            + starts.astype("<i8").tobytes()
-            + np.arange(len(documents) + 1, dtype="<i8").tobytes()
-        )
+        found[f"{number:03}.idx"] = megatron_index([*map(len, documents)])
     return found
+
+
+_MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
+
+
+def megatron_index(
+    lengths: Sequence[int], documents: Sequence[int] | None = None, kind: str = "<u2"
+) -> bytes:
+    """The index of sequences of such lengths, each a document or as it is given where they end."""
+    ends = range(len(lengths) + 1) if documents is None else documents
+    starts = np.cumsum([0, *lengths])[:-1] * np.dtype(kind).itemsize
+    return (
+        b"MMIDIDX\0\0"
+        + struct.pack("<QBQQ", 1, _MEGATRON_TYPES.index(kind), len(lengths), len(ends))
+        + np.array(lengths, "<i4").tobytes()
+        + starts.astype("<i8").tobytes()
+        + np.array(ends, "<i8").tobytes()
+    )
 
 
 def mds(
@@ -184,6 +239,16 @@ def database(rows: Sequence[tuple[Any, ...]], columns: str = "k, v") -> bytes:
         connection.execute(f'CREATE TABLE "some rows" ({columns})')
         marks = ", ".join("?" * len(columns.split(",")))
         connection.executemany(f'INSERT INTO "some rows" VALUES ({marks})', rows)
+        connection.commit()
+        return connection.serialize()
+
+
+def statements(*given: str) -> bytes:
+    """A database that statements have made."""
+    with closing(sqlite3.connect(":memory:")) as connection, connection:
+        connection.execute("PRAGMA page_size=512")
+        for each in given:
+            connection.execute(each)
         connection.commit()
         return connection.serialize()
 

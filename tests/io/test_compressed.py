@@ -6,7 +6,6 @@ import bz2
 import gzip
 import json
 import lzma
-import sys
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -20,10 +19,9 @@ from numpy.typing import NDArray
 import lazyckpt as lz
 from lazyckpt.io import block_compressed, decompress
 from lazyckpt.io import content as content_module
-from lazyckpt.io import gzip as gzip_content
 from tests.helpers import printed
 from tests.io.cases import check_reader, folder, written, zstd
-from tests.io.formats import COMPRESSIONS, archive
+from tests.io.formats import COMPRESSIONS, archive, record
 
 STREAMED = {"xz": (".xz", lzma.compress), "bz2": (".bz2", bz2.compress), **COMPRESSIONS}
 
@@ -327,29 +325,6 @@ def test_a_stream_resumes_by_file_and_record() -> None:
     assert list(lz.run(pipeline, state)) == lines[1100:]
 
 
-@pytest.mark.parametrize(
-    ("module", "suffix", "compress", "extra"),
-    [
-        ("backports.zstd", ".zst", zstd.compress, "zstd"),
-        ("indexed_gzip", ".gz", gzip.compress, "gzip"),
-    ],
-)
-def test_a_missing_package_names_the_extra(
-    module: str,
-    suffix: str,
-    compress: Callable[[bytes], bytes],
-    extra: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if module == "backports.zstd" and sys.version_info >= (3, 14):
-        pytest.skip("the standard library has it")
-    monkeypatch.setattr(gzip_content, "LARGE", 1000)
-    monkeypatch.setitem(sys.modules, module, None)
-    files = written([compress(TEXT.encode())], suffix)
-    with pytest.raises(lz.PipelineError, match=rf'{module}: pip install "lazyckpt\[{extra}\]"'):
-        lz.io.read_text(files)
-
-
 def test_a_zip_bomb_fills_no_memory() -> None:
     line = bytes(1 << 16)
     compressor = zlib.compressobj(9, wbits=31)
@@ -374,3 +349,8 @@ print(peak() - before)
     message, grown = printed(code).splitlines()
     assert "it has 67,108,864 bytes, and max_record_bytes is 1,000" in message
     assert int(grown) < 40_000  # KiB
+
+
+def test_a_record_may_begin_as_gzip_does() -> None:
+    row = bytes(int.from_bytes(b"\x1f\x8b\x08", "little"))
+    assert lz.io.read_tfrecord(written([record(row)], ".tfrecord"))[0] == row

@@ -7,10 +7,8 @@ from __future__ import annotations
 import bz2
 import json
 import lzma
-import sqlite3
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from copy import deepcopy
 from gzip import compress as gzip
 from typing import Any
@@ -135,16 +133,3 @@ def test_offsets_of_a_mapped_file_are_checked() -> None:
     reader = lz.io.read_arrow(written([content.replace(bounds, far)], ".arrow"))
     with pytest.raises(lz.io.RecordError, match=r"record 0 at byte \d+ of .*000\.arrow: "):
         reader[2]
-
-
-def test_the_row_of_a_database_that_is_no_text_is_named() -> None:
-    path = folder() / "a.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE t (v)")
-        for n in range(9):
-            value = "CAST(x'ff' AS TEXT)" if n == 6 else f"'{n}'"
-            connection.execute(f"INSERT INTO t VALUES ({value})")
-    reader = lz.io.read_sqlite(path, "t")
-    for get in (lambda: list(reader), lambda: reader[::-1]):
-        with pytest.raises(lz.io.RecordError, match=rf"record 6 at byte 0 of {path}: "):
-            get()

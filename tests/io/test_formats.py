@@ -13,7 +13,8 @@ import lazyckpt as lz
 from lazyckpt.testing import equal
 from tests.helpers import printed
 from tests.io import laws
-from tests.io.table import FORMATS, Format
+from tests.io.cases import check_good_rows
+from tests.io.table import FORMATS, Fault, Format
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of others' packages
 
@@ -21,6 +22,22 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of others' packages
 @pytest.mark.parametrize(("law", "form"), laws.cases(FORMATS))
 def test_laws(law: laws.Law, form: Format) -> None:
     law(form)
+
+
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        pytest.param(form, fault, id=f"{name}, {number}: {fault.message}")
+        for name, form in FORMATS.items()
+        for number, fault in enumerate(form.faults)
+    ],
+)
+def test_faults_are_named(form: Format, fault: Fault) -> None:
+    if fault.found.rows:
+        check_good_rows(laws.rows_of(form, fault.found), fault.found.rows, fault.message)
+    else:
+        with pytest.raises(fault.error, match=fault.message):
+            laws.rows_of(form, fault.found)
 
 
 EXECUTORS: dict[str, Callable[[], Any]] = {
