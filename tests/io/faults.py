@@ -5,7 +5,9 @@ What a reader is given for them comes last.
 
 from __future__ import annotations
 
+import bz2
 import json
+import lzma
 import tarfile
 from gzip import compress as gzip
 from typing import Any
@@ -15,6 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lazyckpt.io import text
+from tests.io.cases import zstd
 from tests.io.formats import (
     archive,
     database,
@@ -42,6 +45,10 @@ _SHARDS = [[{"text": f"{n}", "number": n} for n in some] for some in (range(2), 
 
 
 _ROWID, _Z, _D = {"key": "rowid"}, {"columns": ["z"]}, {"columns": ["b.d"]}
+
+
+_NAMES = "columns must be a list of names"
+_OTHERS = "columns must be a list of different names or None"
 
 
 def _array(values: Any) -> bytes:
@@ -163,18 +170,80 @@ DAMAGED: dict[str, list[tuple[Any, ...]]] = {
     ],
 }  # fmt: skip
 
+_FIRST = "by its first bytes it is compressed"
+_HEADS = {
+    "lz4": b"\x04\x22\x4d\x18",
+    "zip": b"PK\3\4",
+    "Z": b"\x1f\x9d\x90",
+    "sz": b"\xff\6\0\0sNaPpY",
+}
+_KINDS = {"gzip": gzip, "zstd": zstd.compress, "xz": lzma.compress, "bz2": bz2.compress}
+COMPRESSED = [
+    *(
+        ({f"0.{suffix}": b"1\n"}, rf"0\.{suffix}.* isn't read; compress it as \.gz or ")
+        for suffix in ("lz4", "br", "Z", "zip", "7z")
+    ),
+    *(
+        ({f"0.{name}": head + bytes(600)}, rf"{_FIRST} as \.{kind}, which isn't read")
+        for name in ("txt", "gz", "tar")
+        for kind, head in _HEADS.items()
+    ),
+]
+OTHERWISE = [
+    ({name: compress(b"1\n2\n")}, f"/{name}: {_FIRST} by {kind}, which its name must say")
+    for name, own in {"0.txt": "", "0.gz": "gzip", "0.zst": "zstd"}.items()
+    for kind, compress in _KINDS.items()
+    if kind != own
+]
+
 # Of files that can't be opened with what is given: ArgumentError.
 UNFIT: dict[str, list[tuple[Any, ...]]] = {
-    "csv": [(b"a,a\n", "need names of their own.*skip_lines=1 gives them")],
-    "tfrecord": [(gzip(_RECORDS), r'000\.tfrecord: .* or compression="gzip"')],
+    "text": [
+        *COMPRESSED,
+        *OTHERWISE,
+        *(({f"0.{name}": b"a line"}, rf"/0\.{name}: .* no \w+; ") for name in ("gz", "zst")),
+        ({"0.bz2": bz2.compress(b"1\n")}, r"\.bz2 has no random access; read it as a stream"),
+        ({"0.xz": b"1\n"}, r"\.xz has no random access.*iter_text"),
+        (b"1\n", "encoding must be an encoding in which", {"encoding": "utf-16"}),
+        (b"1\n", "encoding must be", {"encoding": "no-such"}),
+        (b"1\n", "errors must be one of Python's ways", {"errors": "loose"}),
+        (b"1\n", "max_record_bytes must be an int >= 1", {"max_record_bytes": 0}),
+        (b"1\n", "compression must be 'infer', 'none', 'gzip' or 'zstd'", {"compression": "xz"}),
+        (b"1\n", "executor must be", {"executor": 4}),
+    ],
+    "jsonl": [
+        *OTHERWISE,
+        (b"1\n", "a newline is one byte", {"encoding": "utf-16"}),
+    ],
+    "files": [(b"", "max_record_bytes must be an int >= 1", {"max_record_bytes": 0})],
+    "tar": COMPRESSED,
+    "csv": [
+        *OTHERWISE,
+        (b"1\n", _OTHERS, {"columns": "ab"}),
+        (b"1\n", _OTHERS, {"columns": ["a", "a"]}),
+        (b"1\n", "delimiter must be one ASCII character", {"delimiter": "||"}),
+        (b"1\n", "quotechar must be one ASCII character or None", {"quotechar": "\n"}),
+        (b"a,a\n", "need names of their own.*skip_lines=1 gives them"),
+    ],
+    "tfrecord": [
+        (gzip(_RECORDS), r'000\.tfrecord: .* or compression="gzip"'),
+        (b"", "check_crc must be True or False", {"check_crc": 1}),
+    ],
     "arrow": [
         (in_batches([pa.record_batch({"n": [1]})]), r"no column 'z' in .*which has \['n'\]", _Z),
+        (in_batches([pa.record_batch({"n": [1]})]), _NAMES, {"columns": "n"}),
     ],
     "parquet": [
         (_tables(NESTED), r"no column 'z' in .*/000.parquet, which has \['a'", _Z),
         (_tables(NESTED, pa.table({"b": [{"c": 2}]})), "no column 'b.d' in .*/001", _D),
         (_tables(NESTED, pa.table({"b": [{"d": "x"}]})), "'b' is .* in .*/001", _D),
         (_tables(NESTED, pa.table({"b": [3]})), "/001.parquet has no column 'a', which .*/000"),
+        (_tables(NESTED), _NAMES, {"columns": "n"}),
+        (_tables(NESTED), _NAMES, {"columns": []}),
+        (_tables(NESTED), _NAMES, {"columns": [1]}),
+        (_tables(NESTED), "cache_bytes must be an int >= 0", {"cache_bytes": -1}),
+        (_tables(NESTED), r"filters must be as .*\('a', '~', 1\)\]", {"filters": [("a", "~", 1)]}),
+        (_tables(NESTED), "filters must be as", {"filters": 3}),
     ],
     "npy": [
         *(

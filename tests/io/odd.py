@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import feather, parquet
 
+from tests.io.cases import zstd
 from tests.io.formats import (
     archive,
     database,
@@ -37,6 +38,7 @@ _ENDS = [end.join(_COMMENTED) for end in (b"\n", b"\r\n", b"\r")]
 _TABS = {"columns": ["a", "b"], "delimiter": "\t", "quotechar": None, "encoding": "latin-1"}
 _RECORDS = [b"", b"a", b"b" * 50, b"", b"c" * 13]
 _ARCHIVE = archive(members_of([{"a": b"1", "b": b"2"}]))  # 2,048 bytes, and its end
+_SAMPLE = {"__key__": "d/0", "a": b"1", "b": b"2"}
 _MATRIX = np.arange(12, dtype="i2").reshape(4, 3)
 _TOKENS = [1, 2, 3, 4, 5, 6]
 _TYPES = ["u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
@@ -144,6 +146,10 @@ ODD: dict[str, list[tuple[Any, ...]]] = {
         (_BLANKS, _LINES),
         (b"b\xffd\n", ["b\xffd"], {"encoding": "latin-1"}),
         (b"b\xffd\n", ["b\ufffdd"], {"errors": "replace"}),
+        ({"0.GZ": gzip(b"1\n"), "1.Zst": zstd.compress(b"2\n")}, ["1", "2"]),
+        (gzip(b"1\n"), ["1"], {"compression": "gzip"}),
+        (zstd.compress(b"1\n"), ["1"], {"compression": "zstd"}),
+        ({"0.gz": b"1\n", "1.zst": b"2\n"}, ["1", "2"], {"compression": "none"}),
     ],
     "jsonl": [
         (_BLANKS, [1, 22, 3]),
@@ -177,10 +183,8 @@ ODD: dict[str, list[tuple[Any, ...]]] = {
             [archive([]), archive([("README", b"")]), archive(members_of([{"a": b""}]))],
             [{"__key__": "d/0", "a": b""}],
         ),
-        (
-            [_ARCHIVE[: 2048 + more] for more in (0, 100, 512)],
-            [{"__key__": "d/0", "a": b"1", "b": b"2"}] * 3,
-        ),
+        ([_ARCHIVE[: 2048 + more] for more in (0, 100, 512)], [_SAMPLE] * 3),
+        ({"0.tgz": gzip(_ARCHIVE)}, [_SAMPLE]),
         (
             [sparse(form) for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)],
             [{"__key__": "d/1", "txt": bytes(5) + b"abc", "cls": b"7"}] * 2,

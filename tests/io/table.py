@@ -112,7 +112,8 @@ def _compressed(found: Contents, kind: str, size: int = 700) -> Contents:
 
 def _is_alone(found: Contents) -> bool:
     """Whether files have no index beside them, and aren't compressed themselves."""
-    return "compression" not in found.given and not any(n.endswith(".idx") for n in found.files)
+    ends = {name.rpartition(".")[2].lower() for name in found.files}
+    return "compression" not in found.given and not ends & {"idx", "gz", "zst", "tgz"}
 
 
 def one_of(**options: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
