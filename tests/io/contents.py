@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 from tests.io import formats
-from tests.io.tables import tables
+from tests.io.tables import tables, write
 
 
 class Contents(NamedTuple):
@@ -119,32 +118,19 @@ def tf_records(draw: st.DrawFn) -> Contents:
 
 
 @st.composite
-def in_parquet(draw: st.DrawFn) -> Contents:
-    found, rows = draw(tables())
-    how = {
-        "row_group_size": draw(st.integers(1, 5)),
-        "compression": draw(st.sampled_from(["snappy", "zstd", "none"])),
-        "use_dictionary": draw(st.booleans()),
-        "store_schema": draw(st.booleans()),
-    }
-    contents = [
-        formats.saved(lambda out, t=table: parquet.write_table(t, out, **how))  # type: ignore[misc]
-        for table in found
-    ]
-    return named(contents, ".parquet", rows)
-
-
-@st.composite
-def in_arrow(draw: st.DrawFn, made: Any) -> Contents:
-    """Between record batches there are some without rows."""
+def in_tables(draw: st.DrawFn, form: str) -> Contents:
+    """In Arrow some record batches have no rows."""
     found, rows = draw(tables())
     codec, size = draw(st.sampled_from([None, "lz4", "zstd"])), draw(st.integers(1, 5))
-    empty = draw(st.integers(0, 2))
+    if form == "parquet":
+        how = {"use_dictionary": draw(st.booleans()), "store_schema": draw(st.booleans())}
+    else:
+        how = {"empty": draw(st.integers(0, 2))}
     contents = [
-        formats.saved(lambda out, t=table: formats.ipc(t, out, size, made, codec, empty))  # type: ignore[misc]
+        formats.saved(lambda out, t=table: write(t, out, form, size, codec, **how))  # type: ignore[misc]
         for table in found
     ]
-    return named(contents, ".arrow", rows)
+    return named(contents, f".{form}", rows)
 
 
 _TYPES = st.sampled_from(["u2", "u4", "i4", "u1"])

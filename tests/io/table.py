@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 import lazyckpt as lz
 from tests.io import contents
@@ -22,13 +21,13 @@ from tests.io.formats import (
     archive,
     compressed,
     database,
-    ipc,
     mds,
     megatron,
     record,
     saved,
 )
 from tests.io.odd import ODD
+from tests.io.tables import write
 
 
 class Fault(NamedTuple):
@@ -200,22 +199,25 @@ def _row(n: int) -> dict[str, Any]:
     return {"n": np.int64(n), "text": f"{n} " * 99}
 
 
-def _zeros(found: bytes) -> bytes:
-    """A group of which nothing is left but how it begins and ends."""
-    return found[:4] + bytes(len(found) - 8) + found[-4:]
+def _in_tables(form: str, codec: str, **told: Any) -> Format:
+    def written(half: range) -> bytes:
+        return saved(lambda out: write(_table(half), out, form, 5, codec))
+
+    return Format(
+        pattern=f"*.{form}",
+        random=contents.in_tables(form),
+        example=example(f".{form}", written, _row),
+        options=one_of(cache_bytes=[0, 300, 1 << 28]),
+        is_foreign=True,
+        **told,
+    )
 
 
-_PARQUET = Format(
+_PARQUET = _in_tables(
+    "parquet",
+    "snappy",
     reader="read_parquet",
-    pattern="*.parquet",
-    random=contents.in_parquet(),
-    example=example(
-        ".parquet",
-        lambda half: saved(lambda out: parquet.write_table(_table(half), out, 5)),
-        _row,
-    ),
-    options=one_of(cache_bytes=[0, 300, 1 << 28]),
-    spoil=_zeros,
+    spoil=lambda found: found[:4] + bytes(len(found) - 8) + found[-4:],
     none=[
         b"",
         b"PAR1",
@@ -223,25 +225,17 @@ _PARQUET = Format(
         b"PAR1" + b"x" * 99,
         b"PAR1" + b"x" * 50 + b"\x32\0\0\0PAR1",
     ],
-    is_foreign=True,
 )
-
-
-def _arrow(made: Any) -> Format:
-    return Format(
+_ARROW, _STREAM = (
+    _in_tables(
+        form,
+        "zstd",
         reader="read_arrow",
-        pattern="*.arrow",
-        random=contents.in_arrow(made),
-        example=example(
-            ".arrow",
-            lambda half: saved(lambda out: ipc(_table(half), out, 5, made, "zstd")),
-            _row,
-        ),
-        options=one_of(cache_bytes=[0, 1 << 28]),
         spoil=lambda found: found[:-60] + b"\xff" * 40 + found[-20:],
         none=[b"", b"no file of Arrow's at all", b"FEA1" + bytes(50) + b"FEA1"],
-        is_foreign=True,
     )
+    for form in ("arrow", "stream")
+)
 
 
 def _numbers(half: range) -> np.ndarray[Any, Any]:
@@ -338,8 +332,8 @@ ALONE = {
     "tar": _TAR,
     "tfrecord": _TFRECORD,
     "parquet": _PARQUET,
-    "arrow": _arrow(pa.ipc.new_file),
-    "arrow stream": _arrow(pa.ipc.new_stream),
+    "arrow": _ARROW,
+    "arrow stream": _STREAM,
     "npy": _arrays(".npy", np.save),
     "npz": _arrays(".npz", np.savez),
     "bin": _arrays(".bin", lambda out, found: out.write(found.tobytes()), dtype="uint16"),

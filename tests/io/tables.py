@@ -42,12 +42,15 @@ def documented(value: Any, kind: Any) -> Any:
 FORMS = ["parquet", "arrow", "stream"]  # ends of names
 
 
-def write(table: Any, out: Any, form: str, size: int = 2, codec: str | None = None) -> None:
+def write(
+    table: Any, out: Any, form: str, size: int = 2, codec: str | None = None, **how: Any
+) -> None:
     """Write a table in groups of so many rows."""
     if form == "parquet":
-        parquet.write_table(table, out, size, compression=codec or "none")
+        parquet.write_table(table, out, size, compression=codec or "none", **how)
     else:
-        ipc(table, out, size, pa.ipc.new_file if form == "arrow" else pa.ipc.new_stream, codec)
+        made = pa.ipc.new_file if form == "arrow" else pa.ipc.new_stream
+        ipc(table, out, size, made, codec, **how)
 
 
 def files_of(*tables: Any, form: str, size: int = 2) -> lz.io.Files:
