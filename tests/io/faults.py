@@ -9,6 +9,7 @@ import bz2
 import json
 import lzma
 import tarfile
+from collections.abc import Callable
 from gzip import compress as gzip
 from typing import Any
 
@@ -89,13 +90,13 @@ def _beside(index: bytes, tokens: int = 14) -> dict[str, bytes]:
     return {"000.bin": np.arange(tokens, dtype="<u2").tobytes(), "000.idx": index}
 
 
-def _cut_shard(size: int) -> dict[str, bytes]:
-    """A shard that is cut, whose size isn't said."""
+def _unsized(change: Callable[[bytes], bytes]) -> dict[str, bytes]:
+    """A shard that is changed, whose size isn't said."""
     found = mds(_SHARDS)
     said = json.loads(found["index.json"])
     del said["shards"][1]["raw_data"]["bytes"]
     name = "shard.00001.mds"
-    return {**found, name: found[name][:size], "index.json": json.dumps(said).encode()}
+    return {**found, name: change(found[name]), "index.json": json.dumps(said).encode()}
 
 
 # Of files that can't be opened: RecordError.
@@ -161,7 +162,11 @@ DAMAGED: dict[str, list[tuple[Any, ...]]] = {
                 ({"raw_data": {"basename": "shard.00001.mds", "bytes": 9}}, "says 9 bytes, and "),
             ]
         ),
-        *((_cut_shard(size), "no shard, or it is cut: ") for size in (0, 3, 4, 20, 40)),
+        *(
+            (_unsized(lambda found, size=size: found[:size]), "no shard, or it is cut: ")
+            for size in (0, 3, 4, 20, 40)
+        ),
+        (_unsized(lambda found: found + b"x"), "no shard, or it is cut: "),
     ],
     "sqlite": [
         ({"a.db": VIEW}, r"a\.db: no such table: other: SELECT", {"query": "other"}),

@@ -190,7 +190,7 @@ def test_rows_come_back_equal_or_are_an_error(form: str) -> None:
     """Whatever came before them, and however many are in a file."""
     read = lz.io.read_parquet if form == "parquet" else lz.io.read_jsonl
 
-    @settings(max_examples=max(100, settings.default.max_examples))
+    @settings(max_examples=max(50, settings.default.max_examples))
     @given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=4), st.integers(1, 4))
     @example([1, 1.5], 1)
     @example([dt.date(2020, 1, 2), dt.datetime(2020, 1, 2, 3, 4)], 1)
