@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -39,6 +40,11 @@ NEEDS = {
     "lz.io.read_parquet(FILE)": "arrow",
     "lz.io.read_arrow(FILE)": "arrow",
     "lz.io.read_array_record(FILE)": "array_record",
+    "lz.io.read_tfrecord(FILE)": "tfrecord",
+    "lz.io.read_text(FILE + '.zst')": "zstd",
+    "lz.io.read_text(FILE + '.gz')": "gzip",
+    "lz.io.convert([{'a': 1}], FILE + '.1', format='parquet', rows_per_file=1)": "arrow",
+    "lz.io.convert([1], FILE + '.2', format='jsonl.zst', rows_per_file=1)": "zstd",
     "lz.seen(lz.source([1]), 1).to_parquet('a.parquet')": "arrow",
 }
 
@@ -63,8 +69,9 @@ if __name__ == "__main__":
     print(json.dumps([*trials({codes})]))
 """
 PACKAGES = [
-    *("accelerate", "array_record", "backports.zstd", "cloudpickle", "fsspec"),
-    *("grain", "hypothesis", "jax", "lightning", "matplotlib", "obstore", "msgspec"),
+    *("accelerate", "array_record", "backports.zstd", "cloudpickle", "compression.zstd"),
+    *("fsspec", "google_crc32c", "grain", "hypothesis", "indexed_gzip", "jax", "lightning"),
+    *("matplotlib", "obstore", "msgspec"),
     *("prometheus_client", "pyarrow"),
     *("ray", "rich", "s3fs", "shtab", "torch", "tqdm", "transformers"),
 ]
@@ -99,6 +106,8 @@ def test_a_misspelt_extra_is_noticed(text: str) -> None:
 
 def test_what_needs_a_package_names_its_extra(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"PAR1")
+    (tmp_path / "data.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    (tmp_path / "data.gz").write_bytes(gzip.compress(bytes(5 << 20)))  # large, for seek points
     script = tmp_path / "trial.py"
     text = TRIAL.format(packages=PACKAGES, file=str(tmp_path / "data"), codes=[*NEEDS])
     script.write_text(text, "utf-8")

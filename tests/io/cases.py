@@ -39,16 +39,11 @@ def written(contents: Sequence[bytes], suffix: str) -> lz.io.Files:
 
 def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
     """That a reader gives these rows, in every way there is, and keeps all laws."""
-    assert len(rows) == len(expected)
+    check_reached(rows, expected)
     expected = list(expected)
-    assert equal(list(rows), expected)
-    assert equal(rows[:], expected)
-    assert equal([rows[i] for i in range(len(rows))], expected)
-    assert equal([rows[-i - 1] for i in range(len(rows))], expected[::-1])
-    for step in (1, 2, 3, -1):
+    for step in (1, 2, 3):
         assert equal(rows[1::step], expected[1::step])
     some = [*range(len(rows))][::-2] * 2
-    assert equal(rows.__getitems__(some), [expected[i] for i in some])
     for beyond in (len(rows), -len(rows) - 1):
         for get in (rows.__getitem__, lambda i: rows.__getitems__([*some, i]), rows.locate):
             with pytest.raises(IndexError):
@@ -61,17 +56,41 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
     assert equal(again[:], expected)
     if expected:
         check_spans(rows)
-    orders = [lz.take(9), lz.shuffle(seed=1)]
     if getattr(rows, "block_starts", None) is not None:
-        orders.append(lz.local_shuffle(2, seed=0))
-        assert equal(sorted(rows | orders[2], key=repr), sorted(expected, key=repr))
-    for order in orders:
+        order = lz.local_shuffle(2, seed=0)
+        assert equal(sorted(rows | order, key=repr), sorted(expected, key=repr))
         check_columns(rows | order)
     testing.check_pipeline(lz.source(rows) | lz.shuffle(seed=1) | lz.batch(2), limit=6)
 
 
-def check_good_rows(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
-    """Check rows in order, by number, shuffled and resumed; None stands for one that is bad."""
+def check_reached(rows: Any, expected: Sequence[Any]) -> None:
+    """That a reader gives these rows in order, by index, shuffled, resumed and in batches."""
+    count, expected = len(expected), list(expected)
+    assert len(rows) == count
+    assert equal(list(rows), expected)
+    assert equal(rows[:], expected)
+    assert equal([rows[n] for n in range(count)], expected)
+    assert equal([rows[-n - 1] for n in range(count)], expected[::-1])
+    assert equal(rows[::-1], expected[::-1])
+    some = [*range(0, count, 2), *range(1, count, 2)][::-1] * 2
+    assert equal(rows.__getitems__(some), [expected[n] for n in some])
+    order = lz.shuffle(seed=1)
+    mixed = list(expected) | order
+    assert equal(list(rows | order), list(mixed))
+    state = lz.state_at(rows | order, count // 2)
+    assert equal(list(lz.run(rows | order, state)), list(mixed)[count // 2 :])
+    for stage in (lz.take(9), order):
+        check_columns(rows | stage)
+
+
+def check_good_rows(
+    rows: lz.io.Rows[Any], expected: Sequence[Any], message: str | None = None
+) -> None:
+    """Check rows in order, by number, shuffled and resumed; None stands for one that is bad.
+
+    The errors of all bad ones have the message, or name the file; that of the first one comes
+    however rows are read.
+    """
     assert len(rows) == len(expected)
     good = [row for row in expected if row is not None]
     with lz.run(lz.source(rows), on_error="skip") as run:
@@ -82,12 +101,17 @@ def check_good_rows(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
         assert equal(list(run), [row for row in list(expected) | order if row is not None])
     for number, row in enumerate(expected):
         if row is None:
-            with pytest.raises(lz.PipelineError, match=re.escape(rows.locate(number).path)):
+            path = re.escape(rows.locate(number).path)
+            with pytest.raises(lz.PipelineError, match=message or path):
                 rows[number]
         else:
             assert equal(rows[number], row)
             with lz.run(lz.source(rows), lz.state_at(lz.source(rows), number)) as run:
                 assert equal(next(run), row)
+    batches = rows | lz.batch(len(rows) or 1, collate=lz.stack)
+    for read in (lambda: [*rows], lambda: rows[::-1], lambda: batches[0]) if message else ():
+        with pytest.raises(lz.io.RecordError, match=message):
+            read()
 
 
 def check_columns(rows: lz.Pipeline[Any]) -> None:

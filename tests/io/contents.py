@@ -10,21 +10,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 from tests.io import formats
-from tests.io.tables import tables
+from tests.io.tables import tables, write
 
 
 class Contents(NamedTuple):
-    """Files by name, in order, and the rows of all."""
+    """Files by name, in order, the rows of all, and what the reader is given for them."""
 
     files: dict[str, bytes]
     rows: list[Any]
+    given: dict[str, Any] = {}  # noqa: RUF012
 
 
-def named(contents: list[bytes], suffix: str, rows: list[Any]) -> Contents:
-    return Contents({f"{n:03}{suffix}": content for n, content in enumerate(contents)}, rows)
+Given = bytes | list[bytes] | dict[str, bytes]  # a file, files, or files by name
+
+
+def named(
+    found: Given, suffix: str, rows: list[Any], given: dict[str, Any] | None = None
+) -> Contents:
+    contents = found if isinstance(found, list) else [found]
+    files = {f"{n:03}{suffix}": content for n, content in enumerate(contents)}
+    return Contents(found if isinstance(found, dict) else files, rows, given or {})  # type: ignore[arg-type]
 
 
 _ENDS = st.sampled_from(["\n", "\r\n"])
@@ -111,39 +118,38 @@ def tf_records(draw: st.DrawFn) -> Contents:
 
 
 @st.composite
-def in_parquet(draw: st.DrawFn) -> Contents:
-    found, rows = draw(tables())
-    how = {
-        "row_group_size": draw(st.integers(1, 5)),
-        "compression": draw(st.sampled_from(["snappy", "zstd", "none"])),
-        "use_dictionary": draw(st.booleans()),
-    }
-    contents = [
-        formats.saved(lambda out, t=table: parquet.write_table(t, out, **how))  # type: ignore[misc]
-        for table in found
-    ]
-    return named(contents, ".parquet", rows)
-
-
-@st.composite
-def in_arrow(draw: st.DrawFn, made: Any) -> Contents:
+def in_tables(draw: st.DrawFn, form: str) -> Contents:
+    """In Arrow some record batches have no rows."""
     found, rows = draw(tables())
     codec, size = draw(st.sampled_from([None, "lz4", "zstd"])), draw(st.integers(1, 5))
+    if form == "parquet":
+        how = {"use_dictionary": draw(st.booleans()), "store_schema": draw(st.booleans())}
+    else:
+        how = {"empty": draw(st.integers(0, 2))}
     contents = [
-        formats.saved(lambda out, t=table: formats.ipc(t, out, size, made, codec))  # type: ignore[misc]
+        formats.saved(lambda out, t=table: write(t, out, form, size, codec, **how))  # type: ignore[misc]
         for table in found
     ]
-    return named(contents, ".arrow", rows)
+    return named(contents, f".{form}", rows)
+
+
+_TYPES = st.sampled_from(["u2", "u4", "i4", "u1"])
 
 
 @st.composite
 def arrays(draw: st.DrawFn, suffix: str, write: Any) -> Contents:
-    """Read by three."""
-    sizes = draw(st.lists(st.integers(0, 12), min_size=1, max_size=4))
-    found = [np.arange(size, dtype="<u2") for size in sizes]
-    rows = [each[start : start + 3] for each in found for start in range(0, len(each) - 2, 3)]
+    """Windows of a length, some of which overlap or leave out tokens."""
+    sizes, kind = draw(st.lists(st.integers(0, 20), min_size=1, max_size=4)), draw(_TYPES)
+    length, stride = draw(st.integers(1, 5)), draw(st.integers(1, 8))
+    found = [np.arange(size).astype(kind) + n for n, size in enumerate(sizes)]
+    rows = [
+        values[start : start + length]
+        for values in found
+        for start in range(0, len(values) - length + 1, stride)
+    ]
     contents = [formats.saved(lambda out, each=each: write(out, each)) for each in found]  # type: ignore[misc]
-    return named(contents, suffix, rows)
+    given = {"length": length, "stride": stride} | ({"dtype": kind} if suffix == ".bin" else {})
+    return named(contents, suffix, rows, given)
 
 
 @st.composite

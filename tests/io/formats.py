@@ -33,12 +33,36 @@ def skippable(data: bytes) -> bytes:
     return struct.pack("<2I", 0x184D2A50, len(data)) + data
 
 
+def deflated(flush: int, **how: int) -> Callable[[bytes], bytes]:
+    """A gzip member that is flushed now and then: pigz does so after 128 KiB."""
+
+    def compress(data: bytes) -> bytes:
+        made = zlib.compressobj(wbits=31, **how)
+        parts = [data[at : at + 300] for at in range(0, len(data), 300)]
+        return b"".join(made.compress(part) + made.flush(flush) for part in parts) + made.flush()
+
+    return compress
+
+
+def piped(data: bytes) -> bytes:
+    """A frame of zstd that doesn't say how long it is, with a checksum."""
+    made = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
+    return bytes(made.compress(data) + made.flush())
+
+
 # How content may be compressed: the suffix, and what compresses a piece of it.
 COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": (".gz", gzip),
     "bgzf": (".bgz", bgzf),
     "zstd": (".zst", zstd.compress),
     "gzip, padded": (".gz", lambda data: gzip(data) + bytes(3)),
+    "gzip, fixed": (".gz", deflated(zlib.Z_NO_FLUSH, strategy=zlib.Z_FIXED)),
+    "gzip, stored": (".gz", deflated(zlib.Z_NO_FLUSH, level=0)),
+    "gzip, synced": (".gz", deflated(zlib.Z_SYNC_FLUSH)),
+    "gzip, partly flushed": (".gz", deflated(zlib.Z_PARTIAL_FLUSH)),
+    "gzip, fully flushed": (".gz", deflated(zlib.Z_FULL_FLUSH)),
+    "zstd, piped": (".zst", piped),
+    "zstd, empty frames": (".zst", lambda data: zstd.compress(b"") + zstd.compress(data)),
     "zstd, skippable": (
         ".zst",
         lambda data: skippable(b"x") + zstd.compress(data) + skippable(b""),
@@ -56,6 +80,40 @@ def archive(members: Sequence[tuple[str, bytes]], form: int = tarfile.GNU_FORMAT
             info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
             made.addfile(info, io.BytesIO(content))
     return out.getvalue()
+
+
+def header_of(content: bytes | bytearray) -> bytes:
+    """A header of tar, with its checksum."""
+    found = bytearray(content)
+    found[148:156] = b" " * 8
+    found[148:156] = b"%06o\0 " % sum(found)
+    return bytes(found)
+
+
+def sparse(form: int, size: int = 8) -> bytes:
+    """An archive of a sample of two members, of which the first is 5 zeros, "abc" and zeros."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as made:
+        if form == tarfile.PAX_FORMAT:
+            info, content = tarfile.TarInfo("GNUSparseFile.0/1.txt"), b"1\n5\n3\n".ljust(512, b"\0") + b"abc"  # fmt: skip  # noqa: E501
+            info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "d/1.txt", "GNU.sparse.realsize": f"{size}"}  # fmt: skip  # noqa: E501
+        else:
+            info, content = tarfile.TarInfo("d/1.txt"), b"abc"
+        info.size = len(content)
+        made.addfile(info, io.BytesIO(content))
+        info = tarfile.TarInfo("d/1.cls")
+        info.size = 1
+        made.addfile(info, io.BytesIO(b"7"))
+    found = bytearray(out.getvalue())
+    if form == tarfile.GNU_FORMAT:  # its map, of which one span is in the header and one behind
+        spans = [b"%011o\0%011o\0" % pair for pair in ((5, 3), (size, 0))]
+        found[156:157] = tarfile.GNUTYPE_SPARSE
+        found[386 : 386 + 24] = spans[0]
+        found[482:483] = b"\1"
+        found[483 : 483 + 12] = b"%011o\0" % size
+        found[:512] = header_of(found[:512])
+        found[512:512] = spans[1].ljust(512, b"\0")
+    return bytes(found)
 
 
 def members_of(
@@ -84,29 +142,59 @@ def saved(write: Callable[[Any], Any]) -> bytes:
     return out.getvalue()
 
 
-def ipc(table: Any, out: Any, size: int, made: Any = pa.ipc.new_file, codec: Any = None) -> None:
-    """Write a table in record batches of so many rows."""
+def ipc(
+    table: Any,
+    out: Any,
+    size: int,
+    made: Any = pa.ipc.new_file,
+    codec: str | None = None,
+    empty: int = 0,
+) -> None:
+    """Write a table in record batches of so many rows, before each some that have none."""
     with made(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
         for batch in table.to_batches(size):
+            for _ in range(empty):
+                writer.write_batch(batch.slice(0, 0))
             writer.write_batch(batch)
+
+
+def in_batches(batches: Sequence[Any], made: Any = pa.ipc.new_file) -> bytes:
+    """A file of record batches."""
+
+    def write(out: Any) -> None:
+        with made(out, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+    return saved(write)
 
 
 def megatron(files: Sequence[Sequence[Sequence[int]]]) -> dict[str, bytes]:
     """Documents of one sequence each, with an index beside them."""
     found = {}
     for number, documents in enumerate(files):
-        lengths = [len(document) for document in documents]
-        starts = np.cumsum([0, *lengths])[:-1] * 2
         tokens = np.array([t for document in documents for t in document], "<u2")
         found[f"{number:03}.bin"] = tokens.tobytes()
-        found[f"{number:03}.idx"] = (
-            b"MMIDIDX\0\0"
-            + struct.pack("<QBQQ", 1, 8, len(documents), len(documents) + 1)
-            + np.array(lengths, "<i4").tobytes()
-            + starts.astype("<i8").tobytes()
-            + np.arange(len(documents) + 1, dtype="<i8").tobytes()
-        )
+        found[f"{number:03}.idx"] = megatron_index([*map(len, documents)])
     return found
+
+
+_MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
+
+
+def megatron_index(
+    lengths: Sequence[int], documents: Sequence[int] | None = None, kind: str = "<u2"
+) -> bytes:
+    """The index of sequences of such lengths, each a document or as it is given where they end."""
+    ends = range(len(lengths) + 1) if documents is None else documents
+    starts = np.cumsum([0, *lengths])[:-1] * np.dtype(kind).itemsize
+    return (
+        b"MMIDIDX\0\0"
+        + struct.pack("<QBQQ", 1, _MEGATRON_TYPES.index(kind), len(lengths), len(ends))
+        + np.array(lengths, "<i4").tobytes()
+        + starts.astype("<i8").tobytes()
+        + np.array(ends, "<i8").tobytes()
+    )
 
 
 def mds(
@@ -151,6 +239,16 @@ def database(rows: Sequence[tuple[Any, ...]], columns: str = "k, v") -> bytes:
         connection.execute(f'CREATE TABLE "some rows" ({columns})')
         marks = ", ".join("?" * len(columns.split(",")))
         connection.executemany(f'INSERT INTO "some rows" VALUES ({marks})', rows)
+        connection.commit()
+        return connection.serialize()
+
+
+def statements(*given: str) -> bytes:
+    """A database that statements have made."""
+    with closing(sqlite3.connect(":memory:")) as connection, connection:
+        connection.execute("PRAGMA page_size=512")
+        for each in given:
+            connection.execute(each)
         connection.commit()
         return connection.serialize()
 

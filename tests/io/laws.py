@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from fnmatch import fnmatch
 from functools import partial
 from gzip import compress as gzip
 from itertools import count
@@ -18,7 +18,7 @@ from typing import Any
 
 import fsspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 
 import lazyckpt as lz
 from lazyckpt.io import content, decompress, storage
@@ -26,12 +26,13 @@ from lazyckpt.io.storage import LocalStorage
 from lazyckpt.testing import equal
 from tests.io.cases import check_good_rows, check_reader, folder, in_fork, is_killed
 from tests.io.contents import Contents
-from tests.io.table import COUNT, Format
+from tests.io.table import COUNT, FORMATS, Format
 
 FEW = settings(max_examples=max(2, settings.default.max_examples // 15))
 
 Law = Callable[[Format], None]
 LAWS: dict[Law, Callable[[Format], bool]] = {}  # and for which formats each is one
+STREAMS = {"read_text": lz.io.iter_text, "read_jsonl": lz.io.iter_jsonl}
 _numbers = count()
 
 
@@ -65,6 +66,7 @@ def put(found: Contents) -> str:
     """A new folder with such files."""
     place = folder()
     for name, file in found.files.items():
+        Path(place, name).parent.mkdir(exist_ok=True)
         Path(place, name).write_bytes(file)
     return str(place)
 
@@ -83,6 +85,15 @@ def opened(form: Format, place: str | None = None, **options: Any) -> lz.io.Rows
     return form.read(f"{place}/{form.pattern}", **{"index_dir": folder()} | options)
 
 
+def rows_of(
+    form: Format, found: Contents, put: Callable[[Contents], str] = put, **options: Any
+) -> lz.io.Rows[Any]:
+    """The rows of files in a new folder."""
+    is_usual = any(fnmatch(name, form.pattern) for name in found.files)
+    pattern = form.pattern if is_usual else "**"
+    return form.read(f"{put(found)}/{pattern}", index_dir=folder(), **found.given | options)
+
+
 def itself(row: Any) -> Any:
     return row
 
@@ -90,13 +101,13 @@ def itself(row: Any) -> Any:
 @law(always)
 def rows_are_what_was_written(form: Format) -> None:
     """In every way to reach them."""
-    for found in () if form.compression else (form.example, *form.odd.values()):
-        check_reader(opened(form, put(found)), found.rows)
+    for found in () if form.compression else (form.example, *form.odd):
+        check_reader(rows_of(form, found), found.rows)
 
     @FEW
     @given(drawn=form.random, options=form.options)
     def holds(drawn: Contents, options: dict[str, Any]) -> None:
-        check_reader(opened(form, put(drawn), **options), drawn.rows)
+        check_reader(rows_of(form, drawn, **options), drawn.rows)
 
     holds()
 
@@ -104,17 +115,16 @@ def rows_are_what_was_written(form: Format) -> None:
 def rows_are_the_same_elsewhere(form: Format, put: Callable[[Contents], str]) -> None:
     """On a storage that isn't this machine's."""
 
-    @settings(FEW, max_examples=2)
-    @given(drawn=form.random.filter(lambda drawn: bool(drawn.rows)))
-    @example(drawn=form.example)
-    def holds(drawn: Contents) -> None:
-        rows, middle = opened(form, put(drawn)), len(drawn.rows) // 2
-        assert equal(rows[::-1], drawn.rows[::-1])
-        assert equal(rows[middle], drawn.rows[middle])
+    def check(found: Contents) -> None:
+        rows, middle = rows_of(form, found, put), len(found.rows) // 2
+        assert equal(rows[::-1], found.rows[::-1])
         state = lz.state_at(lz.source(rows), middle)
-        assert equal(list(lz.run(lz.source(rows), state)), drawn.rows[middle:])
+        assert equal(list(lz.run(lz.source(rows), state)), found.rows[middle:])
+        assert not found.rows or equal(rows[middle], found.rows[middle])
 
-    holds()
+    for found in (form.example, *form.odd):
+        check(found)
+    settings(FEW, max_examples=2)(given(form.random)(check))()
 
 
 @law(lambda form: not form.is_local)
@@ -129,10 +139,15 @@ def rows_are_the_same_whatever_is_read_at_once(form: Format) -> None:
             patch.setattr(content, "CHUNK", size)
             patch.setattr(decompress, "_RAW", size)
             patch.setattr(decompress, "_MADE", size)
-            for found in form.odd.values():
-                rows = opened(form, put(found))
+            for found in form.odd:
+                rows = rows_of(form, found)
                 assert equal(list(rows), found.rows)
                 assert equal([rows[n] for n in range(len(rows))], found.rows)
+                if stream := STREAMS.get(form.reader):
+                    assert equal(
+                        [row for file in rows.files for row in stream(file, **found.given)],
+                        found.rows,
+                    )
 
 
 @law(has_index)
@@ -248,8 +263,10 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
     behind = chance.randrange(min(len(content), chance.choice([400, 1 << 30])) or 1)
     at = max(0, len(content) - 1 - behind)
     new = chance.randbytes(chance.randrange(1, 30))
+    flipped = (content[at : at + 1] or b"x")[0] ^ 1 << chance.randrange(8)
     return content[:at] + chance.choice([
         b"",
+        bytes([flipped]) + content[at + 1 :],
         new[:1] + content[at + 1 :],
         b"\xff" + content[at + 1 :],
         content[at + len(new) :],
@@ -286,24 +303,42 @@ def damage_is_named(form: Format, files: Mapping[str, bytes | None]) -> None:
             continue
         assert place in str(error), files
         if isinstance(error, lz.io.RecordError) and not form.is_foreign and not form.compression:
-            assert re.match(r"record \d+ at byte ", str(error)), files
+            message = rf"record \d+ at byte |{re.escape(place)}/\d+\.csv: "  # of its header
+            assert re.match(message, str(error)), files
     with lz.run(lz.source(rows), on_error="skip") as run:
         assert equal([*run], good), files
         assert len(good) + run.skipped == len(rows)
         assert lz.State.from_json(run.state.to_json()) == run.state
 
 
+# Contents that are none of most formats.
+OTHERS = [b"", b"\0", bytes(600), b"\x80" * 600, b"PK\3\4" + bytes(99), b"\n" * 9, b"\xff\xfe"]
+OTHERS += [next(iter(form.example.files.values())) for form in FORMATS.values()]
+DAMAGES = max(30, settings.default.max_examples // 2)  # of a file
+
+
 @law(always)
 def damage_is_an_error_that_names_the_file(form: Format) -> None:
     whole, chance = form.example.files, random.Random(form.pattern)
+    damage_is_named(form, whole)
     for name in [*whole][-2:]:
         file = whole[name]
         cut = [file[: int(len(file) * part)] for part in (0, 0.01, 0.3, 0.6, 0.9)]
         other = [bytes(len(file)), gzip(file), b'{"shards": []}', file + b"\0"]
-        for _ in range(15):
+        for _ in range(DAMAGES):
             other.append(damaged(chance.choice([file, file, other[-1]]), chance))
         for spoilt in [*cut, *other[: 4 * form.is_foreign or None]]:
             damage_is_named(form, {**whole, name: spoilt})
+    for found in () if form.is_foreign else chance.sample(OTHERS, 12):
+        damage_is_named(replace(form, is_checked=False), {**whole, next(iter(whole)): found})
+
+
+@law(lambda form: "*" not in form.pattern)
+def a_file_that_is_not_there_is_named(form: Format) -> None:
+    files = form.example.files
+    for each in files:
+        damage_is_named(form, {**files, each: None})
+        damage_is_named(form, {other: files[other] for other in files if other != each})
 
 
 @law(lambda form: form.spoil is not None)
@@ -361,18 +396,6 @@ def what_is_none_of_the_format_is_named(form: Format) -> None:
             opened(form, place)
 
 
-@law(lambda form: form.needs is not None)
-def without_a_package_its_extra_is_named(form: Format) -> None:
-    assert form.needs is not None
-    module, extra = form.needs
-    package = module.partition(".")[0]
-    message = rf'{form.reader} needs {package}: pip install "lazyckpt\[{extra}\]"'
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, module, None)
-        with pytest.raises(lz.PipelineError, match=message):
-            opened(form)
-
-
 @law(lambda form: has_index(form) and not form.compression)
 def an_index_outlives_the_kill_of_who_builds_it(form: Format) -> None:
     place, expected = put(form.example), form.example.rows
@@ -382,20 +405,3 @@ def an_index_outlives_the_kill_of_who_builds_it(form: Format) -> None:
             break
         assert equal(opened(form, place, index_dir=index)[:], expected)
     assert number > 1
-
-
-@law(lambda form: has_index(form) and not form.compression)
-def processes_that_want_an_index_together_have_one(form: Format) -> None:
-    place, index = put(form.example), folder()
-    context = multiprocessing.get_context("fork")
-
-    def read() -> None:
-        assert equal(opened(form, place, index_dir=index)[:], form.example.rows)
-
-    builders = [context.Process(target=read) for _ in range(3)]
-    for builder in builders:
-        builder.start()
-    for builder in builders:
-        builder.join()
-    assert [builder.exitcode for builder in builders] == [0] * 3
-    assert not list(index.glob("*.tmp"))

@@ -18,7 +18,7 @@ MDS = {
 }  # fmt: skip
 
 
-def mds(n: int) -> dict[str, Any]:
+def mds_sample(n: int) -> dict[str, Any]:
     """Sample number `n` of MDS, as it was written, without its images and what is pickled."""
     return {
         "bytes": bytes(range(n)),

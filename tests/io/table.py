@@ -6,29 +6,36 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 import lazyckpt as lz
 from tests.io import contents
 from tests.io.contents import Contents, named
+from tests.io.faults import BAD, DAMAGED, UNFIT
 from tests.io.formats import (
     COMPRESSIONS,
     archive,
     compressed,
     database,
-    ipc,
     mds,
     megatron,
-    members_of,
     record,
     saved,
 )
-from tests.io.tables import ODD, VIEWS
+from tests.io.odd import ODD
+from tests.io.tables import write
+
+
+class Fault(NamedTuple):
+    """Files that can't be opened; if they have rows, those of which an error says that are None."""
+
+    found: Contents
+    message: str
+    error: type[Exception]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +50,8 @@ class Format:
     - `given`: what the reader needs to be given
     - `options`: of the reader, which change no row
     - `spoil`: what makes of a record's bytes some that can't be read
+    - `faults`: files that can't be read, or some records of which can't
     - `none`: contents that are none of the format, as an error at opening says
-    - `needs`: the module without which it isn't read, and the extra that has it
     - `is_checked`: whether checksums hold each row; others may be read as what they are not
     - `is_foreign`: whether what parses it is code that any damage may lead astray
     - `is_local`: whether its files must be on this machine
@@ -55,12 +62,12 @@ class Format:
     pattern: str
     random: st.SearchStrategy[Contents]
     example: Contents
-    odd: Mapping[str, Contents] = field(default_factory=dict)
+    odd: Sequence[Contents] = ()
     given: Mapping[str, Any] = field(default_factory=dict)
     options: st.SearchStrategy[dict[str, Any]] = field(default_factory=lambda: st.just({}))
     spoil: Callable[[bytes], bytes] | None = None
+    faults: Sequence[Fault] = ()
     none: Sequence[bytes] = ()
-    needs: tuple[str, str] | None = None
     is_checked: bool = False
     is_foreign: bool = False
     is_local: bool = False
@@ -69,7 +76,7 @@ class Format:
     def read(self, files: Any, **options: Any) -> lz.io.Rows[Any]:
         """The rows of files; options that the reader doesn't have are left out."""
         known = {name: value for name, value in options.items() if self.has(name)}
-        rows: lz.io.Rows[Any] = getattr(lz.io, self.reader)(files, **self.given, **known)
+        rows: lz.io.Rows[Any] = getattr(lz.io, self.reader)(files, **self.given | known)
         return rows
 
     def has(self, option: str) -> bool:
@@ -83,7 +90,12 @@ class Format:
             pattern=f"{self.pattern}{COMPRESSIONS[kind][0]}",
             random=st.builds(_compressed, self.random, st.just(kind), sizes),
             example=_compressed(self.example, kind),
-            odd={name: _compressed(found, kind) for name, found in self.odd.items()},
+            odd=[_compressed(found, kind) for found in self.odd if _is_alone(found)],
+            faults=[
+                fault._replace(found=_compressed(fault.found, kind))
+                for fault in self.faults
+                if fault.found.rows and _is_alone(fault.found)
+            ],
             spoil=None,
             none=(),
             is_checked=self.is_checked or kind.startswith(("gzip", "bgzf")),
@@ -93,8 +105,14 @@ class Format:
 
 def _compressed(found: Contents, kind: str, size: int = 700) -> Contents:
     suffix = COMPRESSIONS[kind][0]
-    files = {f"{name}{suffix}": found.files[name] for name in found.files}
-    return Contents({n: compressed(files[n], kind, size) for n in files}, found.rows)
+    files = {name: compressed(found.files[name], kind, size) for name in found.files}
+    return found._replace(files={f"{name}{suffix}": files[name] for name in files})
+
+
+def _is_alone(found: Contents) -> bool:
+    """Whether files have no index beside them, and aren't compressed themselves."""
+    ends = {name.rpartition(".")[2].lower() for name in found.files}
+    return "compression" not in found.given and not ends & {"idx", "gz", "zst", "tgz"}
 
 
 def one_of(**options: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -120,14 +138,11 @@ def spoilt(end: bytes) -> Callable[[bytes], bytes]:
     return lambda found: found[: len(found) - len(end)] + end
 
 
-_BLANKS = [b"\n\r\n1\n\r\n\n\n22\r\n\n3\r\n\r\n\r", b"", b"\n", b"\r"]
-_LINES = ["", "", "1", "", "", "", "22", "", "3", "", "\r", "", "\r"]
 _TEXT = Format(
     reader="read_text",
     pattern="*.txt",
     random=contents.lines(),
     example=example(".txt", joined(lambda n: b"%d\n" % 5**n), lambda n: f"{5**n}"),
-    odd={"blanks": named(_BLANKS, ".txt", _LINES)},
     spoil=spoilt(b"\xff\n"),
 )
 _JSONL = Format(
@@ -135,10 +150,6 @@ _JSONL = Format(
     pattern="*.jsonl",
     random=contents.json_lines(),
     example=example(".jsonl", joined(lambda n: b"[%d]\n" % 5**n), lambda n: [5**n]),
-    odd={
-        "blanks": named(_BLANKS, ".jsonl", [1, 22, 3]),
-        "marks": named([b"\xef\xbb\xbf1\n \t\n 2 \n\xef\xbb\xbf[3]"], ".jsonl", [1, 2, [3]]),
-    },
     options=one_of(loads=[None, json.loads]),
     spoil=spoilt(b"{\n"),
     none=[b"[\n1,\n2\n]\n"],
@@ -152,18 +163,6 @@ _CSV = Format(
         joined(lambda n: b'%d,"x\n""%d"""\n' % (n, 5**n), b"a,b\n"),
         lambda n: {"a": f"{n}", "b": f'x\n"{5**n}"'},
     ),
-    odd={
-        "blanks": named(
-            [b'\r\nx,y\n\n1,"a\n""b""\r\n"\r\n\n"",2', b"", b"x,y\n", b"x,y", b"x,y\n1,2"],
-            ".csv",
-            [{"x": "1", "y": 'a\n"b"\r\n'}, {"x": "", "y": "2"}, {"x": "1", "y": "2"}],
-        ),
-        "half quoted": named(
-            ['\ufeffx,"y"\r5" tall,é\r"a",b" c\r'.encode()],
-            ".csv",
-            [{"x": '5" tall', "y": "é"}, {"x": "a", "y": 'b" c'}],
-        ),
-    },
     spoil=lambda found: b"\xff" + found[1:],
 )
 _TAR = Format(
@@ -175,16 +174,8 @@ _TAR = Format(
         lambda half: archive([(f"{n}.txt", b"%d" % 5**n * (n + 1) * 9) for n in half]),
         lambda n: {"__key__": f"{n}", "txt": b"%d" % 5**n * (n + 1) * 9},
     ),
-    odd={
-        "empty": named(
-            [archive([]), archive([("README", b"")]), archive(members_of([{"a": b""}]))],
-            ".tar",
-            [{"__key__": "d/0", "a": b""}],
-        )
-    },
     none=[b"", b"no tar at all", b"x" * 2000],
 )
-_RECORDS = [b"", b"a", b"b" * 50, b"", b"c" * 13]
 _TFRECORD = Format(
     reader="read_tfrecord",
     pattern="*.tfrecord",
@@ -194,7 +185,6 @@ _TFRECORD = Format(
         joined(lambda n: record(b"x" * 9 + b"%d" % 5**n)),
         lambda n: b"x" * 9 + b"%d" % 5**n,
     ),
-    odd={"empty": named([b"".join(map(record, _RECORDS)), b""], ".tfrecord", _RECORDS)},
     options=one_of(check_crc=[True, False]),
     spoil=lambda found: found[:12] + b"W" + found[13:],
     is_checked=True,
@@ -209,26 +199,25 @@ def _row(n: int) -> dict[str, Any]:
     return {"n": np.int64(n), "text": f"{n} " * 99}
 
 
-def _zeros(found: bytes) -> bytes:
-    """A group of which nothing is left but how it begins and ends."""
-    return found[:4] + bytes(len(found) - 8) + found[-4:]
+def _in_tables(form: str, codec: str, **told: Any) -> Format:
+    def written(half: range) -> bytes:
+        return saved(lambda out: write(_table(half), out, form, 5, codec))
+
+    return Format(
+        pattern=f"*.{form}",
+        random=contents.in_tables(form),
+        example=example(f".{form}", written, _row),
+        options=one_of(cache_bytes=[0, 300, 1 << 28]),
+        is_foreign=True,
+        **told,
+    )
 
 
-_PARQUET = Format(
+_PARQUET = _in_tables(
+    "parquet",
+    "snappy",
     reader="read_parquet",
-    pattern="*.parquet",
-    random=contents.in_parquet(),
-    example=example(
-        ".parquet",
-        lambda half: saved(lambda out: parquet.write_table(_table(half), out, 5)),
-        _row,
-    ),
-    odd={
-        name: named([saved(lambda out, t=table: parquet.write_table(t, out, 2))], ".parquet", rows)
-        for name, (table, rows) in ODD.items()
-    },
-    options=one_of(cache_bytes=[0, 100, 1 << 28]),
-    spoil=_zeros,
+    spoil=lambda found: found[:4] + bytes(len(found) - 8) + found[-4:],
     none=[
         b"",
         b"PAR1",
@@ -236,48 +225,17 @@ _PARQUET = Format(
         b"PAR1" + b"x" * 99,
         b"PAR1" + b"x" * 50 + b"\x32\0\0\0PAR1",
     ],
-    needs=("pyarrow.parquet", "arrow"),
-    is_foreign=True,
 )
-
-
-def _arrow(made: Any) -> Format:
-    return Format(
+_ARROW, _STREAM = (
+    _in_tables(
+        form,
+        "zstd",
         reader="read_arrow",
-        pattern="*.arrow",
-        random=contents.in_arrow(made),
-        example=example(
-            ".arrow",
-            lambda half: saved(lambda out: ipc(_table(half), out, 5, made, "zstd")),
-            _row,
-        ),
-        odd={
-            name: named([saved(lambda out, t=table: ipc(t, out, 2, made))], ".arrow", rows)
-            for name, (table, rows) in {**ODD, "views": VIEWS}.items()
-        }
-        | {"empty batches": _empty_batches(made)},
-        options=one_of(cache_bytes=[0, 1 << 28]),
         spoil=lambda found: found[:-60] + b"\xff" * 40 + found[-20:],
         none=[b"", b"no file of Arrow's at all", b"FEA1" + bytes(50) + b"FEA1"],
-        needs=("pyarrow.ipc", "arrow"),
-        is_foreign=True,
     )
-
-
-def _empty_batches(made: Any) -> Contents:
-    """Some of them at the front, in the midst and at the end; of a dictionary, too."""
-    files = []
-    for words in (pa.array(["a", "b", "c"]), pa.array(["a", "b", "c"]).dictionary_encode()):
-        (whole,) = pa.table({"x": words}).to_batches()
-        for sizes in ((0, 3), (0, 0), (2, 0, 1), (0, 1, 0, 2, 0)):
-            files.append(saved(lambda out, w=whole, s=sizes: _write(out, made, w, s)))
-    return named(files, ".arrow", [{"x": word} for word in "abc" * 6])
-
-
-def _write(out: Any, made: Any, whole: Any, sizes: Sequence[int]) -> None:
-    with made(out, whole.schema) as writer:
-        for number, size in enumerate(sizes):
-            writer.write_batch(whole.slice(sum(sizes[:number]), size))
+    for form in ("arrow", "stream")
+)
 
 
 def _numbers(half: range) -> np.ndarray[Any, Any]:
@@ -350,25 +308,48 @@ _FILES = Format(
     ),
 )
 
-STREAMED = {"text": _TEXT, "jsonl": _JSONL, "csv": _CSV, "tar": _TAR, "tfrecord": _TFRECORD}
-FORMATS: dict[str, Format] = {
-    **STREAMED,
-    **{
-        f"{name}, {kind}": form.compressed(kind)
-        for name, form in STREAMED.items()
-        for kind in COMPRESSIONS
-        if name == "text" or "," not in kind
-    },
+
+def _told(name: str, form: Format) -> Format:
+    """With what is odd or wrong of it."""
+    suffix = form.pattern.removeprefix("*")
+    odd = [named(found, suffix, rows, *given) for found, rows, *given in ODD.get(name, [])]
+    faults = [
+        Fault(named(found, suffix, [], *given), message, error)
+        for table, error in ((DAMAGED, lz.io.RecordError), (UNFIT, lz.ArgumentError))
+        for found, message, *given in table.get(name, [])
+    ]
+    faults += [
+        Fault(named(found, suffix, rows, *given), message, lz.io.RecordError)
+        for found, rows, message, *given in BAD.get(name, [])
+    ]
+    return replace(form, odd=odd, faults=faults)
+
+
+ALONE = {
+    "text": _TEXT,
+    "jsonl": _JSONL,
+    "csv": _CSV,
+    "tar": _TAR,
+    "tfrecord": _TFRECORD,
     "parquet": _PARQUET,
-    "arrow": _arrow(pa.ipc.new_file),
-    "arrow stream": _arrow(pa.ipc.new_stream),
+    "arrow": _ARROW,
+    "arrow stream": _STREAM,
     "npy": _arrays(".npy", np.save),
     "npz": _arrays(".npz", np.savez),
     "bin": _arrays(".bin", lambda out, found: out.write(found.tobytes()), dtype="uint16"),
     "documents": _DOCUMENTS,
     "mds": _MDS,
-    "mds, gzip": replace(_MDS, example=_shards("gzip"), compression="gzip", spoil=None, none=[]),
-    "mds, zstd": replace(_MDS, example=_shards("zstd"), compression="zstd", spoil=None, none=[]),
     "sqlite": _SQLITE,
     "files": _FILES,
+}
+FORMATS = {name: _told(name, form) for name, form in ALONE.items()}
+FORMATS |= {
+    f"{name}, {kind}": FORMATS[name].compressed(kind)
+    for name in ("text", "jsonl", "csv", "tar", "tfrecord")
+    for kind in COMPRESSIONS
+    if name == "text" or "," not in kind
+}
+FORMATS |= {
+    f"mds, {kind}": replace(_MDS, example=_shards(kind), compression=kind, spoil=None, none=[])
+    for kind in ("gzip", "zstd")
 }

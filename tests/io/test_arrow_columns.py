@@ -15,9 +15,8 @@ from pyarrow import parquet
 import lazyckpt as lz
 from lazyckpt.testing import equal
 from tests.helpers import printed_without
-from tests.io.cases import folder
-from tests.io.formats import ipc
-from tests.io.reached import NUMBERS, check_reached, documented
+from tests.io.cases import check_good_rows, check_reached, folder
+from tests.io.tables import FORMS, NUMBERS, documented, files_of, read, write
 
 TIMES: dict[Any, Any] = {
     **{pa.timestamp(unit): 10**9 for unit in ("s", "ms", "us")},
@@ -121,11 +120,6 @@ for kind in (pa.bool_(), pa.int32(), pa.float16()):
         ODD[f"{made(kind)}"] = pa.array([*some, []], made(kind))
 
 
-WRITE: dict[str, Callable[[Any, Any], None]] = {
-    "parquet": lambda table, path: parquet.write_table(table, path, row_group_size=2),
-    "arrow": lambda table, path: ipc(table, path, 2),
-    "stream": lambda table, path: ipc(table, path, 2, pa.ipc.new_stream),
-}
 READ: dict[str, Callable[[Any], Any]] = {
     "parquet": parquet.read_table,
     "arrow": lambda path: pa.ipc.open_file(path).read_all(),
@@ -133,81 +127,65 @@ READ: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def read(path: Any, **given: Any) -> Any:
-    reader = lz.io.read_parquet if path.suffix == ".parquet" else lz.io.read_arrow
-    return reader(path, index_dir=path.parent, **given)
-
-
 @pytest.mark.parametrize("kind", ODD)
 def test_values_are_those_of_pyarrow_however_they_are_reached(kind: str) -> None:
     table = pa.table({"x": pa.chunked_array([ODD[kind], ODD[kind]])})
-    for form, write in WRITE.items():
-        path = folder() / f"a.{form}"
+    for form in FORMS:
         try:
-            write(table, path)
-            found = READ[form](path)["x"]
+            files = files_of(table, form=form)
+            found = READ[form](files[0].path)["x"]
             found.validate(full=True)
         except (pa.ArrowException, OSError):  # pyarrow itself doesn't write or read it
             continue
         values = [documented(value, found.type) for value in found.to_pylist()]
-        check_reached(read(path), [{"x": value} for value in values])
+        check_reached(read(files), [{"x": value} for value in values])
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "stream"])
+def no_text() -> Any:
+    buffers = [None, pa.py_buffer(np.arange(4, dtype="i4")), pa.py_buffer(b"a\xffc")]
+    return pa.Array.from_buffers(pa.string(), 3, buffers)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("codec", [None, "zstd"])
 @pytest.mark.parametrize(
-    "values",
+    ("values", "reason"),
     [
-        pa.array([0, 2**62]).view(pa.duration("s")),
-        pa.array([0, 2**30], pa.int32()).view(pa.date32()),
+        (pa.array([0, 2**62, 0]).view(pa.duration("s")), ""),
+        (pa.array([0, 2**30, 0], pa.int32()).view(pa.date32()), ""),
+        (no_text(), "'utf-8' codec"),
     ],
-    ids=lambda values: str(values.type),
+    ids=["duration", "date", "text"],
 )
-def test_a_value_that_python_does_not_have_is_of_one_row(values: Any, form: str) -> None:
+def test_a_value_that_python_does_not_have_is_of_one_row(
+    values: Any, reason: str, codec: str | None, form: str
+) -> None:
     path = folder() / f"a.{form}"
-    WRITE[form](pa.table({"x": values}), path)
-    rows = read(path)
-    batches = rows | lz.batch(2, collate=lz.stack)
-    for get in (lambda: rows[1], lambda: rows[::-1], lambda: list(rows), lambda: batches[0]):
-        with pytest.raises(lz.io.RecordError, match=rf"record 1 at byte \d+ of {path}: "):
-            get()
-    with lz.run(lz.source(rows), on_error="skip") as run:
-        assert [*run] == [rows[0]]
+    write(pa.table({"n": range(3), "x": values}), path, form, 3, codec)
+    rows = read(lz.io.files(path))
+    message = rf"record 1 at byte \d+ of {path}: {reason}"
+    check_good_rows(rows, [rows[0], None, rows[2]], message)
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "stream"])
+@pytest.mark.parametrize("form", FORMS)
 def test_two_fields_of_one_name_are_an_error_where_the_file_is_opened(form: str) -> None:
-    path = folder() / f"a.{form}"
     twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
-    WRITE[form](pa.table({"a": [[1]], "s": pa.ListArray.from_arrays([0, 1], twice)}), path)
-    with pytest.raises(lz.ArgumentError, match=rf"'s' of {path} has two fields 'x'"):
-        read(path)
-    assert equal([*read(path, columns=["a"])], [{"a": np.array([1])}])
+    table = pa.table({"a": [[1]], "s": pa.ListArray.from_arrays([0, 1], twice)})
+    files = files_of(table, form=form)
+    with pytest.raises(lz.ArgumentError, match=rf"'s' of {files[0].path} has two fields 'x'"):
+        read(files)
+    assert equal([*read(files, columns=["a"])], [{"a": np.array([1])}])
 
 
-def column(kind: Any, values: Any) -> list[Any]:
-    """The values of a column of an Arrow file, each read for itself, and all at once."""
-    path = folder() / "a.arrow"
-    table = pa.table({"x": values if isinstance(values, pa.Array) else pa.array(values, kind)})
-    with pa.ipc.new_file(path, table.schema) as out:
-        out.write_table(table)
-    rows = lz.io.read_arrow(path, index_dir=path.parent)
-    assert equal(rows[:], [rows[n] for n in range(len(values))])
-    return [row["x"] for row in rows]
+def check_column(values: Any, expected: list[Any], form: str = "arrow") -> None:
+    check_reached(read(files_of(values, form=form)), [{"x": value} for value in expected])
 
 
 def test_views_may_stand_in_any_order_and_overlap() -> None:
     views = pa.ListViewArray.from_arrays(
         pa.array([2, 0, 1], pa.int32()), pa.array([2, 1, 3], pa.int32()), pa.array([1, 2, 3, 4])
     )
-    expected = [np.array([3, 4]), np.array([1]), np.array([2, 3, 4])]
-    assert equal(column(views.type, views), expected)
-
-
-@pytest.mark.parametrize("values", [[7, None], ["a", None]])
-def test_runs_are_what_they_hold(values: list[Any]) -> None:
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(values))
-    one = np.int64(7) if values[0] == 7 else "a"
-    assert equal(column(runs.type, runs), [one, one, None])
+    check_column(views, [np.array([3, 4]), np.array([1]), np.array([2, 3, 4])])
 
 
 def test_tensors_are_arrays_of_their_shape() -> None:
@@ -217,13 +195,9 @@ def test_tensors_are_arrays_of_their_shape() -> None:
         tensors = pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
         found = [np.array(v, np.int32).reshape(2, 3) if v else None for v in values]
         expected = [v.T if permutation and v is not None else v for v in found]
-        assert equal(column(kind, tensors), expected)
-        assert equal(column(kind, tensors.slice(2)), expected[2:])
-        path = folder() / "a.parquet"
-        parquet.write_table(pa.table({"x": tensors.take([0, 2])}), path)
-        rows = lz.io.read_parquet(path, index_dir=path.parent)
-        (batch,) = rows | lz.batch(2, collate=lz.stack)
-        assert equal([*batch["x"], rows[1]["x"]], [expected[0], expected[2], expected[2]])
+        check_column(tensors, expected)
+        check_column(tensors.slice(2), expected[2:])
+        check_column(tensors.take([0, 2]), [expected[0], expected[2]], "parquet")
 
 
 def test_pandas_is_not_needed() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.io import content as content_module
-from tests.io.cases import folder, written, zstd
-from tests.io.formats import bgzf
+from tests.io.cases import folder, written
+from tests.io.formats import COMPRESSIONS, compressed
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
 BLOCK = 1 << 16
@@ -27,18 +26,13 @@ def lines(count: int) -> list[str]:
     return [f"{n} {numbers.random()} {'word' * (n % 7)}" for n in range(count)]
 
 
-def pieces(content: bytes, compress: Callable[[bytes], bytes]) -> bytes:
-    """Compressed by the block, wherever lines end."""
-    parts = [content[at : at + BLOCK] for at in range(0, len(content), BLOCK)]
-    return b"".join(map(compress, parts))
+KINDS = {"gzip": 1 << 30, "gzip, members": BLOCK, "bgzf": 999, "zstd": BLOCK}  # bytes of a piece
 
 
-KINDS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
-    "gzip": (".gz", gzip.compress),
-    "gzip, members": (".gz", lambda data: pieces(data, gzip.compress)),
-    "bgzf": (".bgz", lambda data: b"".join(bgzf(data[n : n + 999]) for n in range(0, 5000, 999))),
-    "zstd": (".zst", lambda data: pieces(data, zstd.compress)),
-}
+def files_of(kind: str, *contents: bytes) -> lz.io.Files:
+    name = kind.partition(",")[0]
+    found = [compressed(each, name, KINDS[kind]) if each else b"" for each in contents]
+    return written(found, COMPRESSIONS[name][0])
 
 
 @pytest.fixture
@@ -62,10 +56,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_local_shuffle_decompresses_each_block_once(
     kind: str, made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    suffix, compress = KINDS[kind]
     found = lines(25_000)
     content = "".join(f"{line}\n" for line in found).encode()
-    rows = lz.io.read_text(written([compress(content)], suffix), index_dir=folder())
+    rows = lz.io.read_text(files_of(kind, content), index_dir=folder())
     blocks = len(np.asarray(rows.block_starts))
     assert blocks > 10
     size = max(len(content) // blocks, BLOCK) * 2
@@ -81,11 +74,9 @@ def test_a_local_shuffle_decompresses_each_block_once(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_begin_where_what_is_decompressed_together_does(kind: str) -> None:
-    suffix, compress = KINDS[kind]
     texts = [lines(100), [], lines(30)]
     contents = ["".join(f"{line}\n" for line in each)[:5000].encode() for each in texts]
-    files = written([compress(content) if content else b"" for content in contents], suffix)
-    rows = lz.io.read_text(files, index_dir=folder())
+    rows = lz.io.read_text(files_of(kind, *contents), index_dir=folder())
     starts = np.asarray(rows.block_starts).tolist()
     assert starts[0] == 0
     assert len(rows) - len(contents[2].splitlines()) in starts

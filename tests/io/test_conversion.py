@@ -167,26 +167,6 @@ def test_parquet_too_and_in_the_midst_of_a_file() -> None:
     assert content(killed) == content(undisturbed)
 
 
-@pytest.mark.parametrize("lost", [1, 10, 100])
-def test_a_line_of_the_log_that_is_cut_is_left_out(lost: int) -> None:
-    rows, undisturbed, place = some("tar"), folder(), folder()
-    lz.io.convert(rows, undisturbed, format="tar", rows_per_file=3)
-    broken = lz.source(rows) | lz.map(_fails_at_8)
-    with pytest.raises(ZeroDivisionError):
-        lz.io.convert(broken, place, format="tar", rows_per_file=3)
-    log = place / "progress.jsonl"
-    log.write_bytes(log.read_bytes()[:-lost])
-    lz.io.convert(rows | lz.map(dict), place, format="tar", rows_per_file=3)
-    whole = content(place)
-    assert {n: whole[n] for n in whole if n.endswith(".tar")} == {
-        n: c for n, c in content(undisturbed).items() if n.endswith(".tar")
-    }
-
-
-def _fails_at_8(row: Any) -> Any:
-    return row if row["txt"] != b"x" * 8 else 1 / 0
-
-
 def test_an_error_loses_nothing_and_the_same_rows_are_not_made_again() -> None:
     place, made = folder(), []
     bad = True
@@ -274,8 +254,10 @@ def test_whatever_a_folder_says_is_damaged_or_as_it_was(name: str) -> None:
     else:
         with pytest.raises(ZeroDivisionError):
             lz.io.convert(broken, place, format="tar", rows_per_file=2)
-    known = content(place)
-    for at in range(0, len(known[name]), 3):
+    known, undisturbed = content(place), folder()
+    lz.io.convert(rows, undisturbed, format="tar", rows_per_file=2)
+    size = len(known[name])
+    for at in (*range(0, size, 7), size - 1):
         for bad in (known[name][:at], known[name][:at] + b"\xff" + known[name][at + 1 :]):
             other = folder()
             for each, found in {**known, name: bad}.items():
@@ -285,7 +267,9 @@ def test_whatever_a_folder_says_is_damaged_or_as_it_was(name: str) -> None:
                 files = lz.io.convert(pipeline, other, format="tar", rows_per_file=2)
             except lz.PipelineError:
                 continue
-            assert [row["txt"] for row in read("tar", files)] == [row["txt"] for row in rows]
+            for file in files:
+                path = Path(file.path)
+                assert path.read_bytes() == (undisturbed / path.name).read_bytes()
 
 
 def _fails_at_4(row: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 from io import StringIO
 from itertools import compress
 from typing import Any
@@ -84,18 +83,6 @@ def test_one_stray_quote_is_one_record() -> None:
     assert run.skipped == 1
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_a_header_is_what_is_behind_the_lines_that_are_left_out(end: bytes) -> None:
-    lines = [b'\xef\xbb\xbf# a comment, with a " in it', b"", b'"x",y,', b"", b"1,2,3"]
-    files = written([end.join(lines)] * 2, ".csv")
-    rows = lz.io.read_csv(files, skip_lines=1, index_dir=folder())
-    assert rows[:] == [{"x": "1", "y": "2", "": "3"}] * 2
-    named = lz.io.read_csv(files, skip_lines=3, columns=["a", "b", "c"], index_dir=folder())
-    assert named[:] == list(named) == [{"a": "1", "b": "2", "c": "3"}] * 2
-    assert repr(named).endswith("columns=['a', 'b', 'c'], skip_lines=3)")
-    assert lz.io.read_csv(files, skip_lines=9, index_dir=folder())[:] == []
-
-
 def test_a_line_that_is_too_large_is_an_error_and_the_next_one_a_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -107,56 +94,6 @@ def test_a_line_that_is_too_large_is_an_error_and_the_next_one_a_row(
         rows[1]
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("größe,b\n1,2\n".encode("latin-1"), "'utf-8' codec can't decode"),
-        ("a,b\n1,2\n".encode("utf-16"), "'utf-8' codec can't decode"),
-        (b'a,"b" x\n1,2\n', "',' expected after '\"'"),
-        (b'a,"b\n1,2\n', "unexpected end of data"),
-    ],
-)
-def test_a_header_that_is_none_is_an_error_that_names_the_file(content: bytes, reason: str) -> None:
-    files = written([content], ".csv")
-    with pytest.raises(lz.io.RecordError, match=f"{files[0].path}: .*({reason})"):
-        lz.io.read_csv(files)
-
-
-def test_other_forms_are_read() -> None:
-    files = written([gzip.compress(b'1\t2"\n\n\xe9\t"4\n')], ".tsv.gz")
-    rows = lz.io.read_csv(
-        files, columns=["a", "b"], delimiter="\t", quotechar=None, encoding="latin-1"
-    )
-    assert rows[:] == [{"a": "1", "b": '2"'}, {"a": "é", "b": '"4'}]
-    assert repr(rows).endswith(
-        "columns=['a', 'b'], delimiter='\\t', quotechar=None, encoding='latin-1')"
-    )
-
-
-@pytest.mark.parametrize(
-    ("record", "reason"),
-    [
-        (b"1", "1 fields, and there are 2 columns"),
-        (b"1,2,3", "3 fields, and there are 2 columns"),
-        (b"1,\xff", "can't decode byte 0xff"),
-        (b'1,"2', "unexpected end of data"),
-        (b'1,"2"3', "',' expected after '\"'"),
-        (b'1,"2\n3,4\n', "unexpected end of data"),
-        (b"1," + b"2" * (1 << 18), "field larger than field limit"),
-    ],
-)
-def test_what_is_no_record_is_named(record: bytes, reason: str) -> None:
-    files = written([b"x,y\n0,0\n" + record], ".csv")
-    rows = lz.io.read_csv(files)
-    with pytest.raises(
-        lz.io.RecordError, match=f"record 1 at byte 8 of {files[0].path}: .*{reason}"
-    ):
-        list(rows)
-    with lz.run(lz.source(rows), on_error="skip") as run:
-        assert list(run) == [{"x": "0", "y": "0"}]
-    assert run.skipped == 1
-
-
 def test_a_file_of_other_columns_is_named() -> None:
     rows = lz.io.read_csv(written([b"x,y\n1,2\n", b"y,x\n1,2\n"], ".csv"))
     assert rows[0] == {"x": "1", "y": "2"}
@@ -165,6 +102,9 @@ def test_a_file_of_other_columns_is_named() -> None:
             read()
 
 
-def test_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(lz.ArgumentError, match=r"need names of their own.*skip_lines=1 gives them"):
-        lz.io.read_csv(written([b"a,a\n"], ".csv"))
+def test_a_repr_has_the_options() -> None:
+    files = written([b"1\t2\n"], ".tsv")
+    given = {"columns": ["a", "b"], "delimiter": "\t", "quotechar": None, "skip_lines": 0}
+    assert repr(lz.io.read_csv(files, **given, encoding="latin-1")).endswith(
+        "columns=['a', 'b'], delimiter='\\t', quotechar=None, encoding='latin-1')"
+    )

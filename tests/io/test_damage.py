@@ -7,13 +7,9 @@ from __future__ import annotations
 import bz2
 import json
 import lzma
-import random
-import sqlite3
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from copy import deepcopy
-from dataclasses import replace
 from gzip import compress as gzip
 from typing import Any
 
@@ -22,52 +18,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import feather, parquet
+from pyarrow import feather
 
 import lazyckpt as lz
 from tests.io.cases import folder, written, zstd
 from tests.io.formats import bgzf, mds, saved
 from tests.io.laws import damage_is_named
-from tests.io.table import FORMATS, Format
-
-CASES = [name for name, form in FORMATS.items() if not form.is_foreign and name != "files"]
-MOST = max(40, settings.default.max_examples)  # contents of one format
-
-
-def by_the_byte(content: bytes, chance: random.Random) -> bytes:
-    """Content that is cut at a byte, or has another one there."""
-    at = chance.randrange(len(content))
-    other = bytes([chance.choice([content[at] ^ 1 << chance.randrange(8), 255])])
-    return content[:at] + chance.choice([b"", other + content[at + 1 :]])
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_damage_is_an_error_that_names_record_and_file(name: str) -> None:
-    """Also content of another format."""
-    form, chance = FORMATS[name], random.Random(name)
-    whole = form.example.files
-    damage_is_named(form, whole)
-    for _ in range(MOST):
-        file = chance.choice([*whole])
-        damage_is_named(form, {**whole, file: by_the_byte(whole[file], chance)})
-    for other in chance.sample([*OTHERS, *map(_first, FORMATS.values())], 12):
-        damage_is_named(replace(form, is_checked=False), {**whole, next(iter(whole)): other})
-
-
-OTHERS = [b"", b"\0", bytes(600), b"\x80" * 600, b"PK\3\4" + bytes(99), b"\n" * 9, b"\xff\xfe"]
-
-
-def _first(form: Format) -> bytes:
-    return next(iter(form.example.files.values()))
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if "*" not in FORMATS[name].pattern])
-def test_what_is_not_there_is_named(name: str) -> None:
-    form = FORMATS[name]
-    files = form.example.files
-    for each in files:
-        damage_is_named(form, {**files, each: None})
-        damage_is_named(form, {other: files[other] for other in files if other != each})
+from tests.io.table import FORMATS
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -166,32 +123,6 @@ def test_streams_of_damaged_files(packing: str) -> None:
     holds()
 
 
-def no_text(out: Any, write: Callable[[Any, Any], None]) -> None:
-    """A table of which row 1 has a text that is none."""
-    buffers = [None, pa.py_buffer(np.arange(4, dtype="i4")), pa.py_buffer(b"a\xffc")]
-    write(pa.table({"n": range(3), "t": pa.Array.from_buffers(pa.string(), 3, buffers)}), out)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "write"),
-    [
-        (".parquet", parquet.write_table),
-        (".arrow", lambda found, out: feather.write_feather(found, out, "uncompressed")),
-        (".feather", lambda found, out: feather.write_feather(found, out, "zstd")),
-    ],
-)
-def test_bytes_that_are_no_text_are_of_one_row(suffix: str, write: Any) -> None:
-    read = lz.io.read_parquet if suffix == ".parquet" else lz.io.read_arrow
-    reader = read(written([saved(lambda out: no_text(out, write))], suffix))
-    batches = reader | lz.batch(2, collate=lz.stack)
-    message = rf"record 1 at byte \d+ of .*000\{suffix}: 'utf-8' codec"
-    for get in (lambda: reader[1], lambda: reader[::-1], lambda: list(reader), lambda: batches[0]):
-        with pytest.raises(lz.io.RecordError, match=message):
-            get()
-    with lz.run(lz.source(reader), on_error="skip") as run:
-        assert [row["t"] for row in run] == ["a", "c"]
-
-
 def test_offsets_of_a_mapped_file_are_checked() -> None:
     content = saved(
         lambda out: feather.write_feather(pa.table({"t": ["a", "b", "c"]}), out, "uncompressed")
@@ -202,16 +133,3 @@ def test_offsets_of_a_mapped_file_are_checked() -> None:
     reader = lz.io.read_arrow(written([content.replace(bounds, far)], ".arrow"))
     with pytest.raises(lz.io.RecordError, match=r"record 0 at byte \d+ of .*000\.arrow: "):
         reader[2]
-
-
-def test_the_row_of_a_database_that_is_no_text_is_named() -> None:
-    path = folder() / "a.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE t (v)")
-        for n in range(9):
-            value = "CAST(x'ff' AS TEXT)" if n == 6 else f"'{n}'"
-            connection.execute(f"INSERT INTO t VALUES ({value})")
-    reader = lz.io.read_sqlite(path, "t")
-    for get in (lambda: list(reader), lambda: reader[::-1]):
-        with pytest.raises(lz.io.RecordError, match=rf"record 6 at byte 0 of {path}: "):
-            get()

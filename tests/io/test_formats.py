@@ -13,7 +13,8 @@ import lazyckpt as lz
 from lazyckpt.testing import equal
 from tests.helpers import printed
 from tests.io import laws
-from tests.io.table import FORMATS, Format
+from tests.io.cases import check_good_rows
+from tests.io.table import FORMATS, Fault, Format
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of others' packages
 
@@ -21,6 +22,27 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of others' packages
 @pytest.mark.parametrize(("law", "form"), laws.cases(FORMATS))
 def test_laws(law: laws.Law, form: Format) -> None:
     law(form)
+
+
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        pytest.param(form, fault, id=f"{name}, {number}: {fault.message}")
+        for name, form in FORMATS.items()
+        for number, fault in enumerate(form.faults)
+    ],
+)
+def test_faults_are_named(form: Format, fault: Fault) -> None:
+    if fault.found.rows:
+        check_good_rows(laws.rows_of(form, fault.found), fault.found.rows, fault.message)
+    else:
+        with pytest.raises(fault.error, match=fault.message):
+            laws.rows_of(form, fault.found)
+    is_of_rows = "random access" in fault.message or "executor" in fault.message
+    if form is FORMATS["text"] and not fault.found.rows and not is_of_rows:
+        place, (name,) = laws.put(fault.found), fault.found.files
+        with pytest.raises(fault.error, match=fault.message):
+            list(lz.io.iter_text(f"{place}/{name}", **fault.found.given))
 
 
 EXECUTORS: dict[str, Callable[[], Any]] = {
@@ -53,38 +75,3 @@ def test_states_are_those_of_another_process() -> None:
         pipeline = lz.source(laws.opened(form, place))
         assert lz.state_at(pipeline, 7).to_json() == state
         assert equal(list(lz.run(pipeline, lz.State.from_json(state))), form.example.rows[7:])
-
-
-NAMES = "columns must be a list of names"
-OTHERS = "columns must be a list of different names or None"
-WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("text", {"encoding": "utf-16"}, "encoding must be an encoding in which a newline is one byte"),
-    ("text", {"encoding": "no-such"}, "encoding must be"),
-    ("text", {"errors": "loose"}, "errors must be one of Python's ways"),
-    ("text", {"compression": "xz"}, "compression must be 'infer', 'none', 'gzip' or 'zstd'"),
-    ("text", {"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
-    ("files", {"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
-    ("text", {"executor": 4}, "executor must be"),
-    ("csv", {"columns": "ab"}, OTHERS),
-    ("csv", {"columns": ["a", "a"]}, OTHERS),
-    ("csv", {"delimiter": "||"}, "delimiter must be one ASCII character"),
-    ("csv", {"quotechar": "\n"}, "quotechar must be one ASCII character or None"),
-    ("tfrecord", {"check_crc": 1}, "check_crc must be True or False"),
-    ("arrow", {"columns": "n"}, NAMES),
-    ("parquet", {"columns": "n"}, NAMES),
-    ("parquet", {"columns": []}, NAMES),
-    ("parquet", {"columns": [1]}, NAMES),
-    ("parquet", {"cache_bytes": -1}, "cache_bytes must be an int >= 0"),
-    (
-        "parquet",
-        {"filters": [("n", "~", 1)]},
-        r"filters must be as .*\('n', '~', 1\)\]",
-    ),
-    ("parquet", {"filters": 3}, "filters must be as"),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "message"), WRONG)
-def test_wrong_arguments_are_named(name: str, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(lz.ArgumentError, match=message):
-        laws.opened(FORMATS[name], **arguments)

@@ -200,6 +200,7 @@ def test_one_process_builds_while_others_wait(place: Path) -> None:
         builder.join()
     assert [builder.exitcode for builder in builders] == [0] * 4
     assert sorted(scan.log.read_text().split()) == [f"{n:03}" for n in range(8)]
+    assert not [*place.glob("*.tmp")]
 
 
 class Slow(Noted):

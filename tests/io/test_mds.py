@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.testing import equal
 from tests.io import formats
-from tests.io.cases import check_reader, folder
+from tests.io.cases import check_reader
 from tests.io.contents import Contents
 from tests.io.laws import put
-from tests.io.shard_rows import DATA, MDS, mds
 
 FEW = settings(max_examples=max(4, settings.default.max_examples // 15))
-PLAIN = sorted(MDS)
 
 
 def listed(files: Sequence[Sequence[dict[str, Any]]], **change: Any) -> Path:
@@ -30,13 +28,6 @@ def listed(files: Sequence[Sequence[dict[str, Any]]], **change: Any) -> Path:
 
 
 ROWS = [{"text": str(n), "number": np.int32(n)} for n in range(5)]
-
-
-@pytest.mark.parametrize("compression", ["none", "gz", "zstd"])
-def test_samples_are_what_the_owner_wrote(compression: str) -> None:
-    place = DATA / "mds" / compression / "index.json"
-    rows = [{name: mds(n)[name] for name in PLAIN} for n in range(7)]
-    check_reader(lz.io.read_mds(place, columns=PLAIN), rows)
 
 
 SCALARS = [
@@ -132,76 +123,3 @@ def test_shards_of_a_listing_are_not_looked_for() -> None:
     (path.parent / "shard.00000.mds").write_bytes(b"other")
     with pytest.raises(lz.SourceChanged, match=r"shard\.00000\.mds changed since it was listed"):
         list(lz.io.read_mds(saved))
-
-
-def test_a_list_may_be_of_shards_in_folders_below() -> None:
-    """As `merge_index` of mosaicml-streaming writes them."""
-    path = listed([ROWS])
-    said = json.loads(path.read_text())
-    (path.parent / "below").mkdir()
-    for shard in said["shards"]:
-        name = shard["raw_data"]["basename"]
-        (path.parent / name).rename(path.parent / "below" / name)
-        shard["raw_data"]["basename"] = f"below/{name}"
-    path.write_text(json.dumps(said))
-    assert equal(list(lz.io.read_mds(path)), ROWS)
-
-
-def test_columns_of_encodings_that_are_not_known_may_be_left_out() -> None:
-    path = listed([ROWS], column_encodings=["str", "int32x"])
-    with pytest.raises(lz.ArgumentError, match=r"'number' of .*00000\.mds is encoded as 'int32x'"):
-        lz.io.read_mds(path)
-    rows = [{"text": row["text"]} for row in ROWS]
-    assert equal(list(lz.io.read_mds(path, columns=["text"])), rows)
-
-
-def test_what_is_pickled_is_refused() -> None:
-    place = DATA / "mds" / "none" / "index.json"
-    with pytest.raises(lz.ArgumentError, match="'pkl', which is not read here: it may execute"):
-        lz.io.read_mds(place)
-    with pytest.raises(lz.ArgumentError, match="no column 'other' in "):
-        lz.io.read_mds(place, columns=["other"])
-
-
-def test_what_has_no_random_access_is_refused() -> None:
-    with pytest.raises(lz.ArgumentError, match=r"shard\.00000\.mds\.bz2: \.bz2 has no random acc"):
-        lz.io.read_mds(DATA / "mds" / "bz2" / "index.json", columns=PLAIN)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"samples": 4}, r"shard\.00001\.mds: index\.json says 4 samples, and it has 3"),
-        ({"column_sizes": [None, 8]}, r"index\.json: .*'number' of 'int32' can't have 8 bytes"),
-        ({"column_encodings": ["bytes", "int32"]}, r"have one layout, got .* of .*00001\.mds in "),
-        ({"format": "json"}, r"index\.json: .*must be of MDS's version 2, got \('json', 2\)"),
-        ({"column_names": ["a", "a"]}, r"index\.json: .*columns must have different names"),
-        ({"column_encodings": ["str"]}, r"index\.json: no list of shards that is read: "),
-        ({"raw_data": {}}, r"index\.json: no list of shards that is read: "),
-        ({"raw_data": {"basename": "shard.00001.mds", "bytes": 9}}, r"says 9 bytes, and it has "),
-        ({"raw_data": {"basename": "no.mds"}}, r"no\.mds"),
-    ],
-)
-def test_a_list_that_is_wrong_is_named(change: Any, message: str) -> None:
-    path = listed([ROWS[:2], ROWS[2:]], **change)
-    with pytest.raises((lz.ArgumentError, lz.io.RecordError, FileNotFoundError), match=message):
-        lz.io.read_mds(path)
-
-
-def test_a_list_of_no_shards_is_named() -> None:
-    path = folder() / "index.json"
-    path.write_text('{"shards": []}')
-    with pytest.raises(lz.ArgumentError, match=r"files must be the index\.json of folders"):
-        lz.io.read_mds(path)
-
-
-@pytest.mark.parametrize("size", [0, 3, 4, 20, 40])
-def test_a_shard_that_is_cut_is_named(size: int) -> None:
-    path = listed([ROWS])
-    said = json.loads(path.read_text())
-    del said["shards"][0]["raw_data"]["bytes"]
-    path.write_text(json.dumps(said))
-    file = path.parent / "shard.00000.mds"
-    file.write_bytes(file.read_bytes()[:size])
-    with pytest.raises(lz.io.RecordError, match=r"shard\.00000\.mds: no shard, or it is cut: "):
-        lz.io.read_mds(path)

@@ -15,14 +15,11 @@ from pyarrow.parquet import encryption
 import lazyckpt as lz
 from tests.io.cases import check_reader, folder, in_fork
 from tests.io.formats import saved
+from tests.io.tables import files_of
 
 
-def written(found: list[Any], size: int, **options: Any) -> lz.io.Files:
-    """Tables as files, in row groups of so many rows."""
-    place = folder()
-    for number, table in enumerate(found):
-        parquet.write_table(table, f"{place}/{number:03}.parquet", size, **options)
-    return lz.io.files(f"{place}/*.parquet")
+def written(found: list[Any], size: int = 9) -> lz.io.Files:
+    return files_of(*found, form="parquet", size=size)
 
 
 def numbers(*sizes: int, size: int = 10) -> lz.io.Files:
@@ -115,25 +112,6 @@ def test_a_damaged_group_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
             reader[150]
 
 
-def test_columns_are_chosen() -> None:
-    table = pa.table({"a": [1], "b": [{"c": 2, "d": 3}], "e": [4]})
-    files = written([table, table], 9)
-    assert lz.io.read_parquet(files, columns=["e", "a"])[1] == {"a": 1, "e": 4}
-    assert lz.io.read_parquet(files, columns=["b.d"])[0] == {"b": {"d": 3}}
-    nothing = written([table.slice(1), table], 9)
-    assert [*lz.io.read_parquet(nothing, columns=["b.d", "a"])] == [{"a": 1, "b": {"d": 3}}]
-    others = written([table, pa.table({"a": [1], "b": [{"c": 2}], "e": [4]})], 9)
-    with pytest.raises(lz.ArgumentError, match=r"no column 'b.d' in .*001.parquet"):
-        lz.io.read_parquet(others, columns=["b.d"])
-    others = written([table, pa.table({"b": [{"d": "x", "c": "y"}]})], 9)
-    with pytest.raises(lz.ArgumentError, match=r"'b' is struct<d: string> in .*001.parquet"):
-        lz.io.read_parquet(others, columns=["b.d"])
-    with pytest.raises(lz.ArgumentError, match=r"no column 'z' in .*000.parquet, which has \['a'"):
-        lz.io.read_parquet(files, columns=["z"])
-    state = lz.init(lz.source(lz.io.read_parquet(files)))
-    assert state.stages[0].known["length"] == 2
-
-
 class Kms(encryption.KmsClient):  # type: ignore[misc]
     """Keys that are kept as they are."""
 
@@ -203,13 +181,6 @@ def test_a_group_without_fields_is_an_error_where_the_file_is_opened(is_nested: 
     assert [*lz.io.read_parquet(path, columns=["a"])] == [{"a": n} for n in range(3)]
 
 
-def test_names_of_columns_are_any_text() -> None:
-    names = ["", "a b", "'\"\\", "\n", "v0", "é", "class"]
-    table = pa.table({name: [number] for number, name in enumerate(names)})
-    (row,) = lz.io.read_parquet(written([table], 9))
-    assert list(row.items()) == [(name, number) for number, name in enumerate(names)]
-
-
 def test_filters_leave_out_row_groups() -> None:
     reader = lz.io.read_parquet(numbers(50, 30), filters=[("n", ">=", 27), ("n", "<", 61)])
     assert [row["n"] for row in reader] == list(range(20, 70))
@@ -230,13 +201,6 @@ def test_a_state_knows_the_filters() -> None:
         lz.run(last, lz.state_at(first, 3))
     assert next(lz.run(again, lz.state_at(first, 3)))["n"] == 3
     assert lz.init(first) == lz.init(again)
-
-
-def test_a_column_that_a_file_lacks_is_named() -> None:
-    files = written([pa.table({"a": [1], "b": [2]}), pa.table({"b": [3], "c": [4]})], 9)
-    with pytest.raises(lz.ArgumentError, match=r"001.parquet has no column 'a', which .*000"):
-        lz.io.read_parquet(files)
-    assert list(lz.io.read_parquet(files, columns=["b"])) == [{"b": 2}, {"b": 3}]
 
 
 def test_a_fork_has_a_cache_of_its_own() -> None:

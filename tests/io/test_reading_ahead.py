@@ -138,3 +138,13 @@ def test_laws(rows: Rows[Any]) -> None:
     few = lz.source(rows) | lz.take(90)
     testing.check_pipeline(few | lz.shuffle(seed=1))
     testing.check_pipeline(few | lz.gather([*range(80, 0, -2)] * 2) | lz.enumerate())
+
+
+def test_a_reader_that_gives_no_rows_where_there_are_some_is_an_error() -> None:
+    class Empty(Rows[int]):
+        def read_rows(self, number: int, records: Any) -> list[int]:
+            return []
+
+    rows = Empty("empty", written([b"a"], ".txt"), [2], {})
+    with pytest.raises(lz.PipelineError, match=r"empty: no rows of .*000\.txt are left"):
+        list(rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import fsspec
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.io import remote, storage
+from lazyckpt.io import remote
 from tests.io.cases import check_reader, folder
 
 SECRET = "no-one-may-see"
@@ -48,19 +47,6 @@ def test_fsspec_reads_all_else() -> None:
         lz.io.read_text(files, index_dir=folder())
     with pytest.raises(lz.ArgumentError, match="deep is a directory"):
         lz.io.files("memory://h6/deep")
-
-
-@pytest.mark.parametrize(
-    ("module", "url", "extra"),
-    [("obstore", "s3://b/a", "s3"), ("fsspec", "memory://a", "fsspec")],
-)
-def test_a_missing_package_names_the_extra(
-    module: str, url: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(storage, "_opened", {})
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(lz.PipelineError, match=rf'pip install "lazyckpt\[{extra}\]"'):
-        lz.io.files(url)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.io.storage import storage_of
 from tests.io import formats
-from tests.io.cases import check_reader, folder
+from tests.io.cases import folder
 
 
 def database(rows: list[tuple[Any, ...]], columns: str = "k, v") -> Path:
@@ -24,15 +24,6 @@ def database(rows: list[tuple[Any, ...]], columns: str = "k, v") -> Path:
 
 
 ROWS = 'SELECT * FROM "some rows"'
-
-
-def test_a_table_has_a_key_of_its_own() -> None:
-    path = database([(9, "a"), (8, "b")])
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute('ALTER TABLE "some rows" RENAME TO rows')
-    reader = lz.io.read_sqlite(path, "rows")
-    assert list(reader) == [{"k": 9, "v": "a"}, {"k": 8, "v": "b"}]
-    assert lz.trace(lz.source(reader), 1)[0].row[:2] == (str(path), 1)
 
 
 def test_many_rows_at_once() -> None:
@@ -46,27 +37,6 @@ def test_a_state_knows_query_and_key() -> None:
     state = lz.init(lz.source(lz.io.read_sqlite(path, ROWS, key="k")))
     with pytest.raises(lz.StateMismatch, match="digest"):
         lz.run(lz.source(lz.io.read_sqlite(path, ROWS, key="v")), state)
-
-
-@pytest.mark.parametrize("rows", [[(1, 1), (1, 2)], [(1, 1), (None, 2)]])
-def test_a_key_that_is_none_is_refused(rows: Any) -> None:
-    with pytest.raises(lz.ArgumentError, match=r"key must be of different values, and (1|None) is"):
-        lz.io.read_sqlite(database(rows), ROWS, key="k")
-
-
-def test_what_is_not_there_is_named() -> None:
-    path = database([(1, 1)])
-    with pytest.raises(lz.io.RecordError, match=r"a\.db: no such table: other: SELECT"):
-        lz.io.read_sqlite(path, "other")
-    with pytest.raises((lz.ArgumentError, lz.io.RecordError), match=r"no (such )?column"):
-        lz.io.read_sqlite(path, ROWS, key="other")
-    path.write_bytes(b"no database at all" * 99)
-    with pytest.raises(lz.io.RecordError, match=r"a\.db: file is not a database"):
-        lz.io.read_sqlite(path, ROWS, key="k")
-    with pytest.raises(FileNotFoundError):
-        lz.io.read_sqlite(path.parent / "no.db", ROWS)
-    with pytest.raises(lz.ArgumentError, match="query must be a str that isn't empty"):
-        lz.io.read_sqlite(path, " ")
 
 
 def test_changes_in_a_write_ahead_log_are_an_error() -> None:
@@ -92,34 +62,6 @@ def test_nothing_is_written() -> None:
     os.chmod(path, 0o444)
     assert reader[0] == {"k": 1, "v": 1}
     assert [each.name for each in path.parent.iterdir()] == ["a.db"]
-
-
-def test_what_has_no_key_of_its_own_needs_one() -> None:
-    path = folder() / "a.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE t (k TEXT PRIMARY KEY, v) WITHOUT ROWID")
-        connection.execute("INSERT INTO t VALUES ('a', 1)")
-        connection.execute("CREATE VIEW seen AS SELECT v, k FROM t")
-    with pytest.raises(lz.io.RecordError, match=r"a\.db: no such column: rowid: .*key='rowid'"):
-        lz.io.read_sqlite(path, "t")
-    with pytest.raises(lz.PipelineError, match=r"a\.db.*key='rowid'"):
-        lz.io.read_sqlite(path, "seen")
-    check_reader(lz.io.read_sqlite(path, "t", key="k"), [{"k": "a", "v": 1}])
-    check_reader(lz.io.read_sqlite(path, "seen", key="k"), [{"v": 1, "k": "a"}])
-    check_reader(lz.io.read_sqlite(path, "SELECT v FROM t -- all", key="v"), [{"v": 1}])
-
-
-def test_keys_of_several_types_are_as_they_are() -> None:
-    keys = [-(2**63), 1, 1.5, 2.0**53, 2**53 + 1, 2**63 - 1, "1", "A", "a", b"1"]
-    rows = [{"k": key, "v": number} for number, key in enumerate(keys)]
-    path = database([tuple(row.values()) for row in rows[::-1]])
-    check_reader(lz.io.read_sqlite(path, ROWS, key="k"), rows)
-
-
-def test_equal_keys_are_found_wherever_they_sort() -> None:
-    path = database([("a", 1), ("A", 2), ("a", 3)], "k TEXT COLLATE NOCASE, v")
-    with pytest.raises(lz.ArgumentError, match="key must be of different values, and 'a' is"):
-        lz.io.read_sqlite(path, ROWS, key="k")
 
 
 def test_a_database_that_is_held_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:

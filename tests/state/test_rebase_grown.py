@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from tests.io.cases import written
+from tests.io.conftest import cache  # noqa: F401
 from tests.state.cases import drawn_run
 
 
@@ -29,6 +31,13 @@ class Squares:
         return index * index
 
 
+def in_files(*sizes: int) -> lz.io.Rows[int]:
+    """Files of so many numbers."""
+    numbers = iter(range(sum(sizes)))
+    contents = [b"".join(b"%d\n" % n for n in islice(numbers, size)) for size in sizes]
+    return lz.io.read_jsonl(written(contents, ".jsonl"))
+
+
 KINDS: dict[str, Any] = {
     "range": lambda size: lz.source(range(size)),
     "list": lambda size: lz.source([*range(size)]),
@@ -36,7 +45,14 @@ KINDS: dict[str, Any] = {
     "data set": lambda size: lz.source(Squares(size)),
     "frame": lambda size: lz.source(pa.table({"x": np.arange(size)})),
     "columns": lambda size: lz.columns(x=np.arange(size), y=[[n, n] for n in range(size)]),
+    "files": lambda size: lz.source(in_files(4, size - 4) if size > 4 else in_files(4)),
 }
+
+
+def tokens(row: Any) -> list[int]:
+    return [int(token) - 1 for token in row["tokens"] if token]
+
+
 IN_ORDER: list[Any] = [
     lz.map(lambda n: n),
     lz.shard(num_shards=1, index=0),
@@ -47,6 +63,8 @@ IN_ORDER: list[Any] = [
     lz.batch(3),
     lz.filter(lambda n: True),
     lz.flat_map(lambda n: [n]),
+    lz.map(lambda n: [n + 1]) | lz.concat_then_split(2) | lz.map(tokens),
+    lz.group_by(lambda n: n % 5 == 0) | lz.map(lambda pair: pair[1]),
 ]
 REORDERED: list[Any] = [
     lz.shuffle(seed=0),
@@ -56,6 +74,8 @@ REORDERED: list[Any] = [
     lz.bucket_batch(2, key=hash, window_size=4, seed=0) | lz.unbatch(),
     lz.batch(2) | lz.shuffle(seed=1) | lz.unbatch(),
     lz.interleave_map(lambda n: [n], cycle_length=2),
+    lz.bucket_by_boundaries([2], 2, key=lambda n: n % 4) | lz.unbatch(),
+    lz.map(lambda n: [n + 1]) | lz.pack_first_fit(2, num_bins=2) | lz.map(tokens) | lz.unbatch(),
 ]
 
 
@@ -64,12 +84,18 @@ def flat(items: Any) -> list[int]:
 
 
 @given(
-    st.integers(0, 8), st.integers(0, 5), st.lists(st.sampled_from(IN_ORDER + REORDERED)), st.data()
+    st.booleans(),
+    st.integers(0, 8),
+    st.integers(0, 5),
+    st.lists(st.sampled_from(IN_ORDER + REORDERED)),
+    st.data(),
 )
 def test_no_item_is_lost_and_none_comes_twice(
-    size: int, more: int, stages: list[Any], data: st.DataObject
+    is_of_files: bool, size: int, more: int, stages: list[Any], data: st.DataObject
 ) -> None:
     old, new = lz.source(range(size)), lz.source(range(size + more))
+    if is_of_files:
+        old, new = lz.source(in_files(size)), lz.source(in_files(size, more))
     for stage in stages[:3]:
         try:
             old, new = old | stage, new | stage

@@ -26,4 +26,4 @@ def png(found: Image.Image) -> bytes:
 def mds(n: int) -> dict[str, Any]:
     """Sample number `n` of MDS."""
     images = {"pil": image(n), "png": image(n), "pngs": [image(i) for i in range(n)]}
-    return {**shard_rows.mds(n), **images, "pkl": {n}}
+    return {**shard_rows.mds_sample(n), **images, "pkl": {n}}

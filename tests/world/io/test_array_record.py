@@ -17,12 +17,6 @@ def written(files: list[list[bytes]]) -> lz.io.Files:
     return lz.io.files(f"{place}/*")
 
 
-def test_a_record_says_where_it_is() -> None:
-    files = written([[b"a"], [b"b", b"c"]])
-    (found,) = lz.trace(lz.source(lz.io.read_array_record(files)), 2)
-    assert found.row == (files[1].path, 1, 0, files[1].size)
-
-
 def test_many_files_are_open_in_turn() -> None:
     reader = lz.io.read_array_record(written([[b"%d" % n] for n in range(70)]))
     expected = [b"%d" % n for n in range(70)]

@@ -64,7 +64,6 @@ OTHERS = {
             lambda n: b"%d" % n,
         ),
         none=[b"", b"no records at all" * 99],
-        needs=("array_record.python.array_record_module", "array_record"),
         is_foreign=True,
         is_local=True,
     )
