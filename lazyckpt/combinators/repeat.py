@@ -130,7 +130,7 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
             return reached, passed + number
 
         found = in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken(), place)
-        found.pick = pick if current.pick and count != 0 else None
+        found.pick = pick if (current.pick or current.fn) and count != 0 else None
         return found
 
     return stateless(

@@ -66,7 +66,10 @@ def shard(
     With random access before it, no function is called for items of other ranks, so none fails
     at them. Nor is one after a `mix` of pipelines that have random access, with `map` and
     `repeat` between the two, unless workers make the items. Other streams are read for all
-    ranks: put `shard` early. There, "repeat" re-reads the beginning of the stream.
+    ranks, so put `shard` early. In the stages right before it only its own items are made:
+    `map`, `starmap`, `tap` and the `collate` of `batch` aren't called for others, and
+    `pack_first_fit`, `pack_best_fit` and `concat_then_split` don't fill the rows of others.
+    For a stream, "repeat" re-reads its beginning.
 
     Args:
         num_shards: The number of ranks, an int >= 1.

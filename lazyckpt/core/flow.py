@@ -223,12 +223,10 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
 def picking(
     flow: Flow[U],
 ) -> tuple[Iterator[U], Callable[[], int], Pick[U]]:
-    """As of `counted`, and the flow's `pick`, or one that makes all of the items."""
+    """As of `counted`, and the flow's `pick`, or one that calls what is pending once at most."""
     items, taken = counted(flow)
-    pick = flow.pick
-    if pick is None:
-        return items, taken, partial(_taken, items)
-    if items is flow.pull:  # it counts those too
+    pick = flow.pick or partial(_picked, flow.pull if flow.fn else items, flow.fn)
+    if items is flow.pull or not (flow.pick or flow.fn):  # it counts those too
         return items, taken, pick
     picked = 0
 
@@ -241,9 +239,18 @@ def picking(
     return items, lambda: taken() + picked, counting
 
 
-def _taken(items: Iterator[U], n: int, index: int) -> tuple[int, list[U]]:
-    found = list(islice(items, n))
-    return len(found), found[index : index + 1] if index >= 0 else []
+def _picked(
+    items: Iterator[Any], fn: Callable[[Any], U] | None, n: int, index: int
+) -> tuple[int, list[U]]:
+    before = index if 0 <= index < n else n
+    found = _passed(items, before)
+    own = list(islice(items, 1)) if found == before < n else []
+    found += len(own) + _passed(items, n - before - len(own))
+    return found, own if fn is None else [fn(item) for item in own]
+
+
+def _passed(items: Iterator[Any], n: int) -> int:
+    return sum(1 for _ in islice(items, n))
 
 
 def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:

@@ -80,7 +80,12 @@ class Lookahead:
         self._is_stream = work.generate is stream_tasks  # one worker continues where it is
         self._holds_items = work.holds_items
         self._sizer = ChunkSizer(
-            pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
+            pool.workers,
+            pool.in_transit,
+            pool.buffer_size,
+            gate.is_gated,
+            self._share,
+            pool.chunk_size,
         )
         self._queue: deque[tuple[Task, PendingTask | Exception | None]] = deque()
         self._tasks: Tasks | None
@@ -182,6 +187,7 @@ class Lookahead:
 
     def close(self) -> None:
         """Have no more made."""
+        self._pool.drop(each for _, each in self._queue if isinstance(each, PendingTask))
         self.abandon()
         self._is_over = True
 
@@ -204,7 +210,8 @@ class Lookahead:
         tasks = self._tasks
         if tasks is None:
             tasks = self._tasks = self._tasks_after(self._queue[-1] if self._queue else None, end)
-        self._sizer.most = 1 if self.gate.one_by_one else self._losses.most
+        is_single = self.gate.one_by_one and not self._sizer.fixed
+        self._sizer.most = 1 if is_single else self._losses.most
         task = next(tasks, None)
         if task is None:  # closed by a signal's handler meanwhile
             raise TaskLost
@@ -255,7 +262,7 @@ class Lookahead:
 
         Its worker has numbered them from 0.
         """
-        if not task.is_run:
+        if not task.is_run or not (outcome.skipped or self._left_out or self._left_out_then):
             return task, outcome
         before, positions = self._left_out, outcome.positions
         skipped = tuple([(place, some.behind(before)) for place, some in outcome.skipped])
@@ -348,9 +355,7 @@ class Lookahead:
 
     def _found(self, pending: PendingTask | Exception | None) -> Outcome | None:
         """Return the outcome of a task if it is done."""
-        if not isinstance(pending, PendingTask):
-            return None
-        if pending.outcome is None and not self._pool.is_done(pending):
+        if not isinstance(pending, PendingTask) or not pending.is_done:
             return None
         with suppress(TaskLost):
             outcome = pending.outcome or self._pool.result(pending)

@@ -37,6 +37,8 @@ class PoolSpec(NamedTuple):
 
     Attributes:
         start: Makes a pool of so many workers that can do the handlers' tasks.
+        start_each: Makes a pool for each of several threads that drive them. None where one
+            pool may be driven by all of them.
         workers: How many workers.
         noun: What one is called.
         buffer_size: Items to have ready.
@@ -57,12 +59,13 @@ class PoolSpec(NamedTuple):
     buffer_size: int
     can_stream: bool = True
     is_gated: bool = False
-    start_reader: Callable[[list[Handler]], WorkerPool] | None = None
+    start_reader: Callable[..., WorkerPool] | None = None
     place: str = ""
     timeout: float | None = None
     in_transit: int = 0
     slots: Callable[[int], int] | None = None
     worker_init: Callable[[int], Any] | None = None
+    start_each: Callable[[list[Handler]], list[WorkerPool]] | None = None
 
     @property
     def ahead(self) -> int:
@@ -91,7 +94,7 @@ class DrivingReader(Reader):
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
         machine = Plan(pool, gate, skip_log_of(chain)).machine(segments, recorders)
-        super().__init__(chain, machine, recorders)
+        super().__init__(chain, pool.opening(chain, machine), recorders)
 
     def __reduce__(self) -> tuple[Any, ...]:
         machine = self.chain.machine
@@ -135,7 +138,7 @@ class PoolExecutor(Executor):
             tasks = tasks_of(segments[0], pool)
             return _session(chain, Work(pool, gate, 0, tasks, chain.calls, Rereader(), skip_log))
         pool.is_driven = True
-        machine = Plan(pool, gate, skip_log).machine(segments)
+        machine = pool.opening(chain, Plan(pool, gate, skip_log).machine(segments))
         driver = ThreadPool(
             [Reader(chain, machine)],
             1,

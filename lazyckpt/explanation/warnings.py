@@ -129,8 +129,8 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                 (last, _), *others = behind
                 passes = last.name == "mix" and all(starmap(_passes_over, others))
                 yield (
-                    f"{'with workers, ' if passes else ''}every rank makes all items of "
-                    f"{_short(last)} and drops those of others: "
+                    f"{'with workers, ' if passes else ''}every rank reads all that comes before "
+                    f"{_short(last)}, for other ranks too: "
                     f"there is no random access behind it, and {call!r} comes after it; put "
                     f"{call.name} before it, where its documentation says under Rank-free "
                     "whether ranks still have one state"

@@ -97,8 +97,12 @@ def _timed_flow(flow: Callable[[Position], Flow[T]], stage: Stage) -> Callable[[
     def opened(position: Position) -> Flow[T]:
         found = open_flow(position)
         pick = found.pick and _timed(found.pick, stage, _picked)
-        items = timed_items(iter(found), stage)
-        return Flow(items, found.snapshot, taken=found.taken, pick=pick)
+        snapshot, taken = found.snapshot, found.taken
+        if found.fn is None:
+            return Flow(timed_items(found.pull, stage), snapshot, taken=taken, pick=pick)
+        pending = _timed(found.fn, stage, _one)  # which is not called for what is passed over
+        items = timed_items(found.pull, (stage[0], 1))
+        return Flow(items, snapshot, pending, taken, pick=pick)
 
     return opened
 

@@ -146,7 +146,7 @@ CASES = {
         [NUMBERS | lz.filter(bool) | SHARD, NUMBERS | lz.flat_map(range) | lz.batch(2) | SHARD],
         [NUMBERS | SHARD | lz.filter(bool), SHUFFLED | lz.repeat() | SHARD],
     ),
-    "with workers, every rank makes all items of mix(...) and drops": (
+    "with workers, every rank reads all that comes before mix(...), for": (
         [RANDOM | SHARD, RANDOM | lz.map(str) | lz.repeat() | SHARD],
         [
             lz.mix([NUMBERS], [1], deterministic=True) | SHARD,

@@ -215,7 +215,11 @@ def dealt_stream(
     pad: A,
     length: int | float | None,
 ) -> Machine[A]:
-    """Over a stream, of which the items of other ranks are passed over, or else read."""
+    """Over a stream, of which the items of other ranks are passed over, or else read.
+
+    What is pending, as the function of `map` and the filling of packed rows, is done for this
+    rank's items alone.
+    """
 
     def mine(position: Position, dealt: int, own: list[A]) -> list[A]:
         """What this rank gets of so many items dealt in one round: one item, or none at the end."""

@@ -87,6 +87,14 @@ class Handler(ABC):
     def make(self, task: Any, items: list[Any], known: dict[str, Any], /) -> None:
         """Add a task's items, and note what else an outcome has, whatever it raises."""
 
+    @abstractmethod
+    def share(self, task: Any) -> Share:
+        """Which of the items of all ranks a task makes."""
+
+    @abstractmethod
+    def name(self, task: Any) -> tuple[Any, ...]:
+        """What tells a task from others on any rank: where it begins, how many items, and more."""
+
     def leave_out(self, lost: Mapping[int, Exception]) -> None:
         """Leave out the records at which other workers were lost, by their names."""
         leave_out(guarded_in(self.calls), lost)
@@ -142,6 +150,12 @@ class Reader(Handler):
     def close_flows(self) -> None:
         self._open.clear()
 
+    def share(self, task: tuple[Position, int]) -> Share:
+        return self.machine.share
+
+    def name(self, task: tuple[Position, int]) -> tuple[Any, ...]:
+        return task
+
     def make(self, task: tuple[Position, int], items: list[Any], known: dict[str, Any], /) -> None:
         position, count = task
         reading = self._open.pop(self._key(position), None)
@@ -188,6 +202,13 @@ class Mapper(Handler):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
+
+    def share(self, task: tuple[Position, tuple[int, Share], list[Any]]) -> Share:
+        return task[1][1]
+
+    def name(self, task: tuple[Position, tuple[int, Share], list[Any]]) -> tuple[Any, ...]:
+        position, (epoch, _), items = task
+        return position, len(items), epoch
 
     def make(
         self,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Share
 from lazyckpt.core.sizes import item_bytes
 from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.plan.handlers import Handler
@@ -65,6 +66,12 @@ class RunReader(Handler):
     def close_flows(self) -> None:
         self._open.clear()
 
+    def share(self, run: ItemRun) -> Share:
+        return self._layers.upstream.share
+
+    def name(self, run: ItemRun) -> tuple[Any, ...]:
+        return run
+
     def make(self, run: ItemRun, items: list[Any], known: dict[str, Any], /) -> None:
         begun = perf_counter()
         opened = self._open.pop((run.position, run.upstream), None)
@@ -110,6 +117,8 @@ def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
     assert skip is not None
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
+        if sizer.fixed and layers.depth:  # what comes of an item may be as much as a file has
+            sizer.size = 1
         position, _ = without_marks(position)
         place = layers.place(position)
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain, repeat
+from math import inf
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,6 +23,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 9 << 19  # what parts of runs may fill that are made ahead, by each worker
+SHARED_BYTES = 1 << 26  # what tasks that ranks share may fill, made or under way on all of them
 CHUNK_ITEMS = 1 << 14
 ANY = 1 << 60  # a number of items that is no limit
 _END: Any = object()
@@ -40,7 +42,13 @@ class ChunkSizer:
     """
 
     def __init__(
-        self, workers: int, in_transit: int, buffer_size: int, is_gated: bool, share: Share
+        self,
+        workers: int,
+        in_transit: int,
+        buffer_size: int,
+        is_gated: bool,
+        share: Share,
+        fixed: int = 0,
     ) -> None:
         """Begin with one item a task.
 
@@ -50,9 +58,11 @@ class ChunkSizer:
             buffer_size: Items to have ready.
             is_gated: Whether nothing is made that nobody waits for.
             share: What is this pipeline's of all of that.
+            fixed: Items of every task, whatever they take; 0 if there is no such number.
         """
-        self.size, self.most = 1, ANY
-        self.tail = 2 * workers if workers > 1 else 1
+        self.size, self.most = fixed or 1, ANY
+        self.fixed = fixed
+        self.tail = 2 * workers if workers > 1 and not fixed else 1
         self._workers, self._in_transit = workers, in_transit
         self._buffer_size, self._is_gated = buffer_size, is_gated
         self._share, self._fraction = share, 1.0
@@ -77,6 +87,9 @@ class ChunkSizer:
         small = CHUNK_BYTES / self._bytes
         quick = _CHUNK_SECONDS * count / (max(outcome.seconds, reading) or _CHUNK_SECONDS)
         self._fraction = self._share.fraction()
+        if self.fixed:
+            self._fitting, self.is_growing = self.fixed / self._fraction, False
+            return
         self._fitting = min(small, quick, CHUNK_ITEMS / self._fraction)
         fitting = self._fitting * self._fraction
         self.is_growing = fitting > 8 * self.size
@@ -109,7 +122,10 @@ class ChunkSizer:
         workers = self._workers
         chunks = 3 * workers if self._is_small else workers + self._in_transit
         buffer = min(self._buffer_size, _FIRST_ITEMS) if self.is_growing else self._buffer_size
-        return chunks * min(self.size / self._fraction, max(1, self._fitting)) + buffer
+        items = chunks * min(self.size / self._fraction, max(1, self._fitting))
+        return buffer + (
+            min(items, self.size + SHARED_BYTES / self._bytes) if self.fixed else items
+        )
 
 
 Tasks: TypeAlias = Generator["Task", None, None]
@@ -202,7 +218,8 @@ def pointwise_tasks(
             error: Exception | None = None
             end, earlier = None, log.drain()
             try:
-                if not reading.read(items, count, begun + _CHUNK_SECONDS):
+                deadline = inf if sizer.fixed else begun + _CHUNK_SECONDS
+                if not reading.read(items, count, deadline):
                     end = reading.flow.snapshot()
             except TaskLost:  # without its traceback, which holds open files
                 error = TaskLost()

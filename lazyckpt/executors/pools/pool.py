@@ -10,6 +10,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from lazyckpt.core.call import Chain
+from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.failures.skip_log import SkipLog
 
@@ -72,12 +74,16 @@ class WorkerPool(ABC):
         skip_log: What was left out of its pipeline: new workers leave out what killed others.
         retries: How often an item is tried again at which a worker was lost; None where
             nobody can tell which one that was, and end the worker.
+        chunk_size: How many items each task has, on every rank; 0 if that may follow the time
+            and memory they take.
     """
 
     in_transit = 0
     is_driven = False
     can_continue = False  # whether a task may be done by the worker that has done another one
     retries: int | None = None
+    chunk_size = 0
+    ends_at_exit = False  # whether it has to be stopped before multiprocessing ends this process
     is_external = False  # whether stopping it waits for other people's software
 
     def __init__(self, workers: int, buffer_size: int) -> None:
@@ -121,6 +127,9 @@ class WorkerPool(ABC):
         """Whether `result` would return at once."""
         return pending.is_done
 
+    def drop(self, pending_tasks: Iterable[PendingTask]) -> None:  # noqa: B027  # most keep none
+        """Learn that nobody will ask for the outcomes of tasks."""
+
     def hold_back(self) -> None:  # noqa: B027  # most have handed their tasks on
         """Keep tasks from being begun, until each is waited for or they are released."""
 
@@ -130,6 +139,10 @@ class WorkerPool(ABC):
     @abstractmethod
     def stop(self) -> None:
         """End the workers, and keep what they have done. Idempotent."""
+
+    def opening(self, chain: Chain, machine: Machine[T]) -> Machine[T]:
+        """The machine that drives the pool, telling it from where a flow of it begins."""
+        return machine
 
     def forget(self) -> None:
         """Leave the workers to the process that this one was forked from."""

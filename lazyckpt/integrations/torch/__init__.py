@@ -10,5 +10,6 @@ except ImportError as error:
 from lazyckpt.compat.samplers import sampler
 from lazyckpt.integrations.torch.dataset import Dataset, dataset, state
 from lazyckpt.integrations.torch.loader import Loader, loader
+from lazyckpt.integrations.torch.shared import shared
 
-__all__ = ["Dataset", "Loader", "dataset", "loader", "sampler", "state"]
+__all__ = ["Dataset", "Loader", "dataset", "loader", "sampler", "shared", "state"]

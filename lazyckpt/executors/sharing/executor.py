@@ -1,0 +1,74 @@
+"""Executors whose workers make each item that all ranks need once, and share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from lazyckpt.core.call import Chain
+from lazyckpt.errors import PipelineError
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.pool_executor import PoolExecutor, PoolSpec
+from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
+from lazyckpt.executors.session import Session
+from lazyckpt.executors.sharing.link import Meeting
+from lazyckpt.executors.sharing.pool import SharedPool
+
+_LINGER = 5.0  # seconds that a process which reads has to tell the others that it leaves
+
+
+class SharedExecutor(PoolExecutor):
+    """The workers of an executor on each rank, which do each task common to all ranks once."""
+
+    __slots__ = ("__weakref__",)
+
+    @property
+    def _inner(self) -> PoolExecutor:
+        inner = self.arguments["executor"]
+        assert isinstance(inner, PoolExecutor)
+        return inner
+
+    @property
+    def spec(self) -> PoolSpec:
+        inner = self._inner.spec
+
+        def start(handlers: list[Handler], workers: int) -> WorkerPool:
+            each = inner.start_each
+            pools = each(handlers) if each else [inner.start(handlers, workers)] * workers
+            chunk_size, timeout = self.arguments["chunk_size"], self.arguments["timeout"]
+            return SharedPool(pools, handlers, self.arguments["meeting"], chunk_size, timeout)
+
+        reader = inner.start_reader and partial(inner.start_reader, linger=_LINGER)
+        return inner._replace(start=start, start_reader=reader, can_stream=False)
+
+    def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
+        if not _is_dealt(chain):
+            raise PipelineError(
+                "shared: the pipeline has no shard, so that nothing says which items are this "
+                "rank's; add shard(num_shards=..., index=...), or run it with "
+                f"{self._inner!r}"
+            )
+        if (parting := chain.own_rank) is not None:
+            raise PipelineError(
+                f"shared: ranks have positions of their own after {chain.partings[-1][0]!r}, as "
+                f"the states of {parting} and of others differ; put it before shard"
+            )
+        segments = self.spec.split(chain)
+        if len(segments) == 1 and segments[0].kind == "chunks":  # each rank makes its own items
+            return self._inner.open(chain, gate)
+        return super().open(chain, gate)
+
+
+def _is_dealt(chain: Chain) -> bool:
+    """Whether a stage says which of several ranks this is, though there may be one."""
+    inner = any(_is_dealt(each) for call in chain.calls for each in call.chains)
+    return inner or any("num_shards" in call.arguments for call in chain.calls)
+
+
+def shared(
+    public: Callable[..., Executor], executor: Executor, meeting: Meeting, more: Mapping[str, Any]
+) -> SharedExecutor:
+    """Make the executor that a public function returns."""
+    return SharedExecutor(public, {"executor": executor, "meeting": meeting, **more})

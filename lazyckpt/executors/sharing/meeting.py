@@ -1,0 +1,220 @@
+"""Where ranks on any machines meet that share work: one of them has a place that all know."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NamedTuple
+
+from lazyckpt.core.content import dumps
+from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.pools.forking import own_threads
+from lazyckpt.executors.sharing.mesh import Mesh
+from lazyckpt.executors.sharing.wire import prove, read_json, send_json
+
+_SETTLED = 1.0  # seconds after which ranks that all wait, for different things, are told so
+_GREETING = 10.0  # seconds that a connection has to say who it is
+
+
+class SocketMeeting(NamedTuple):
+    """A meeting at the place of one of the ranks.
+
+    Attributes:
+        host: Of the place.
+        port: Of the place.
+        secret: What all ranks know, and nobody else.
+        rank: The number of this one.
+        size: How many there are.
+        timeout: Seconds to wait for all.
+    """
+
+    host: str
+    port: int
+    secret: bytes
+    rank: int
+    size: int
+    timeout: float
+
+    def __repr__(self) -> str:
+        return f"<rank {self.rank} of {self.size}>"  # without the secret
+
+    def join(self, told: Mapping[str, Any]) -> Mesh:
+        try:
+            return self._join(told)
+        except PipelineError:
+            raise
+        except (OSError, ValueError) as error:
+            raise PipelineError(f"shared: ranks can't be connected: {error}") from error
+
+    def _join(self, told: Mapping[str, Any]) -> Mesh:
+        deadline = monotonic() + self.timeout
+        place = socket.create_connection((self.host, self.port), self.timeout)
+        with place:
+            prove(place, self.secret, calls=True)
+            here = place.getsockname()[0]  # the interface on which the others reach this one
+            with socket.create_server((here, 0), family=place.family, backlog=self.size) as mine:
+                address = [here, mine.getsockname()[1]]
+                send_json(place, {"rank": self.rank, "told": dict(told), "address": address})
+                place.settimeout(self.timeout + _GREETING)  # for it answers if it is late
+                answer = read_json(place)
+                if "missing" in answer:
+                    raise RankMissing(answer["error"], answer["missing"])
+                if "error" in answer:
+                    raise PipelineError(answer["error"])
+                return Mesh(self.rank, self._connected(mine, answer["addresses"], deadline))
+
+    def _connected(
+        self, mine: socket.socket, addresses: list[list[Any]], deadline: float
+    ) -> dict[int, socket.socket]:
+        """Sockets to all others: each rank calls those before it, and is called by the rest."""
+        found: dict[int, socket.socket] = {}
+        try:
+            for rank, address in enumerate(addresses[: self.rank]):
+                peer = socket.create_connection(tuple(address), _left(deadline))
+                found[rank] = peer
+                peer.settimeout(_left(deadline))
+                prove(peer, self.secret, calls=True)
+                send_json(peer, self.rank)
+            while len(found) < self.size - 1:
+                mine.settimeout(_left(deadline))
+                peer, _ = mine.accept()
+                try:
+                    peer.settimeout(min(_GREETING, _left(deadline)))
+                    prove(peer, self.secret, calls=False)
+                    found[int(read_json(peer))] = peer
+                except (OSError, ValueError, PipelineError):
+                    peer.close()  # a stranger, or a rank that is gone, which others will tell
+        except BaseException:
+            for peer in found.values():
+                peer.close()
+            raise
+        return found
+
+
+def _left(deadline: float) -> float:
+    return max(0.01, deadline - monotonic())
+
+
+class _Gathering:
+    """Ranks that wait for the others with the same.
+
+    Attributes:
+        told: What they have in common.
+        addresses: Where each is.
+        answer: What all are told in the end.
+    """
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self.told = told
+        self.addresses: dict[int, Any] = {}
+        self.answer: dict[str, Any] | None = None
+
+
+class MeetingPlace:
+    """The place of a meeting: a thread of one of the ranks.
+
+    Attributes:
+        port: Where it listens.
+    """
+
+    def __init__(self, host: str, secret: bytes, size: int, timeout: float) -> None:
+        """Begin to listen."""
+        self._secret, self._size, self._timeout = secret, size, timeout
+        self._changed = threading.Condition()
+        self._gatherings: dict[str, _Gathering] = {}
+        self._listener = socket.create_server((host, 0), backlog=size)
+        self.port: int = self._listener.getsockname()[1]
+        _begin(self._accept)
+
+    def close(self) -> None:
+        """Stop listening; those that wait are still answered."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            _begin(self._serve, caller)
+
+    def _serve(self, caller: socket.socket) -> None:
+        with caller, suppress(OSError, ValueError, PipelineError):  # its own side knows
+            caller.settimeout(_GREETING)
+            prove(caller, self._secret, calls=False)
+            asked = read_json(caller)
+            send_json(caller, self._answer(asked["rank"], asked["told"], asked["address"]))
+
+    def _answer(self, rank: int, told: Mapping[str, Any], address: Any) -> dict[str, Any]:
+        name, deadline = dumps(told), monotonic() + self._timeout
+        with self._changed:
+            gathering = self._gatherings.setdefault(name, _Gathering(told))
+            if rank in gathering.addresses:
+                return {"error": f"shared: two processes say that they are rank {rank}"}
+            gathering.addresses[rank] = address
+            if len(gathering.addresses) == self._size:
+                del self._gatherings[name]
+                addresses = [gathering.addresses[each] for each in range(self._size)]
+                gathering.answer = {"addresses": addresses}
+            self._changed.notify_all()
+            while gathering.answer is None:
+                if self._changed.wait(min(_SETTLED, max(0.0, deadline - monotonic()))):
+                    continue
+                self._tell_difference()
+                if gathering.answer is None and monotonic() >= deadline:
+                    gathering.addresses.pop(rank)
+                    if not gathering.addresses:
+                        del self._gatherings[name]
+                    return self._late(rank, {rank, *gathering.addresses})
+            return gathering.answer
+
+    def _tell_difference(self) -> None:
+        """If all ranks wait, each once, tell them in what they differ."""
+        waiting = [*self._gatherings.values()]
+        counts = Counter(rank for each in waiting for rank in each.addresses)
+        if len(waiting) < 2 or len(counts) < self._size or set(counts.values()) != {1}:
+            return
+        one, other = waiting[:2]
+        text = (
+            f"shared: {differing(one.told, other.told, min(one.addresses), min(other.addresses))}"
+        )
+        for gathering in waiting:
+            gathering.answer = {"error": text}
+        self._gatherings.clear()
+        self._changed.notify_all()
+
+    def _late(self, rank: int, there: set[int]) -> dict[str, Any]:
+        missing = sorted({*range(self._size)} - there)
+        elsewhere = {each for other in self._gatherings.values() for each in other.addresses}
+        text = (
+            f"shared: within {self._timeout:g} s {_ranks(missing)} did not come to where rank "
+            f"{rank} is: all ranks open the same pipelines, and begin anew together"
+        )
+        if known := sorted(elsewhere & {*missing}):
+            text += f" ({_ranks(known)} waits with another pipeline or at another position)"
+        return {"error": text, "missing": missing}
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any], rank: int, peer: int) -> str:
+    """In what two ranks differ, as a sentence."""
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    shown = "; ".join(
+        f"{name}: {one.get(name, 'nothing')} and {other.get(name, 'nothing')}" for name in names[:3]
+    )
+    return f"ranks {rank} and {peer} differ, and share no work: {shown}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+def _begin(work: Any, *args: Any) -> None:
+    thread = threading.Thread(target=work, args=args, name="lazyckpt-meeting", daemon=True)
+    own_threads.add(thread)
+    thread.start()

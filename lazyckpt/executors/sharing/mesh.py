@@ -1,0 +1,219 @@
+"""A link of sockets, one with each other rank, and one thread that serves them all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import selectors
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from lazyckpt.executors.pools.forking import own_threads
+from lazyckpt.executors.sharing.link import Leave, Receive
+
+_SIZE = struct.Struct("=Q")
+_ALIVE, _LEAVES = 0, (1 << 64) - 1  # in place of a size
+_BEAT = 1.0  # seconds between two signs of life
+_LINGER = 2.0  # seconds to send what is left when it closes
+_AT_ONCE = 1 << 20  # bytes to read from one rank before others have their turn
+
+
+class _Peer:
+    """One other rank.
+
+    Attributes:
+        outbox: What is to be sent.
+        heard: When something came last.
+        has_left: Whether it said that it leaves, or is lost.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = sock
+        self.outbox: deque[memoryview] = deque()
+        self.heard = monotonic()
+        self.has_left = False
+        self._head = bytearray(_SIZE.size)
+        self._body: bytearray | None = None
+        self._wanted = memoryview(self._head)  # the memory to fill next
+
+    def put(self, size: int, message: bytes = b"") -> None:
+        self.outbox.append(memoryview(_SIZE.pack(size)))
+        if message:
+            self.outbox.append(memoryview(message))
+
+    def send(self) -> None:
+        """Send as much as there is room for; BlockingIOError if there is none left."""
+        while self.outbox:
+            sent = self.sock.send(self.outbox[0])
+            if sent == len(self.outbox[0]):
+                self.outbox.popleft()
+            else:
+                self.outbox[0] = self.outbox[0][sent:]
+
+    def read(self) -> bytearray | int | None:
+        """Read a message, or a sign in place of a size; None if it hasn't come as a whole."""
+        count = self.sock.recv_into(self._wanted)
+        if not count:
+            raise ConnectionError("its connection was closed")
+        self.heard = monotonic()
+        self._wanted = self._wanted[count:]
+        if self._wanted:
+            return None
+        body = self._body
+        if body is None:
+            (size,) = _SIZE.unpack(self._head)
+            if size not in (_ALIVE, _LEAVES):
+                self._body = bytearray(size)
+                self._wanted = memoryview(self._body)
+                return None
+        self._body, self._wanted = None, memoryview(self._head)
+        return size if body is None else body
+
+
+class Mesh:
+    """Sockets between this rank and each other one."""
+
+    def __init__(self, rank: int, sockets: Mapping[int, socket.socket]) -> None:
+        self.rank, self.size = rank, len(sockets) + 1
+        self._peers = {each: _Peer(sock) for each, sock in sockets.items()}
+        self._lock = threading.Lock()  # of the outboxes
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._ends: float | None = None  # when this closes, whatever is left
+        self._thread: threading.Thread | None = None
+        self._receive: Receive
+        self._leave: Leave
+
+    def open(self, receive: Receive, leave: Leave) -> None:
+        self._receive, self._leave = receive, leave
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
+        for rank, peer in self._peers.items():
+            self._selector.register(peer.sock, selectors.EVENT_READ, rank)
+        self._thread = threading.Thread(target=self._run, name="lazyckpt-link", daemon=True)
+        own_threads.add(self._thread)
+        self._thread.start()
+
+    def post(self, message: bytes) -> None:
+        with self._lock:
+            for peer in self._peers.values():
+                if not peer.has_left:
+                    peer.put(len(message), message)
+        self._awake()
+
+    def silence(self, rank: int) -> float:
+        return monotonic() - self._peers[rank].heard
+
+    def close(self) -> None:
+        if self._thread is None:
+            self._close_sockets()
+            return
+        with self._lock:
+            if self._ends is None:
+                self._ends = monotonic() + _LINGER
+                for peer in self._peers.values():
+                    peer.put(_LEAVES)
+        self._awake()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_LINGER + _BEAT)
+
+    def _awake(self) -> None:
+        with suppress(OSError):  # full, so that it wakes anyway; or closed
+            self._wake.send(b"\0")
+
+    def _run(self) -> None:
+        next_beat = monotonic()
+        while self._goes_on():
+            if monotonic() >= next_beat:
+                next_beat = monotonic() + _BEAT
+                self._say_alive()
+            for rank, peer in self._peers.items():
+                self._send(rank, peer)
+            for key, _ in self._selector.select(max(0.0, next_beat - monotonic())):
+                if key.data is None:
+                    with suppress(BlockingIOError):
+                        self._woken.recv(1 << 12)
+                else:
+                    self._read(key.data, self._peers[key.data])
+        self._close_sockets()
+
+    def _goes_on(self) -> bool:
+        if self._ends is None:
+            return True
+        # Until the others have read what was sent, and hang up: to close first would lose it.
+        return monotonic() < self._ends and not all(each.has_left for each in self._peers.values())
+
+    def _say_alive(self) -> None:
+        if _is_parent_stopped():
+            return
+        with self._lock:
+            for peer in self._peers.values():
+                if not peer.outbox and not peer.has_left:
+                    peer.put(_ALIVE)
+
+    def _send(self, rank: int, peer: _Peer) -> None:
+        if peer.has_left:
+            return
+        waits = False
+        try:
+            with self._lock:
+                peer.send()
+        except BlockingIOError:
+            waits = True
+        except OSError as error:
+            self._lose(rank, peer, f"is lost: {error}")
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
+        if self._selector.get_key(peer.sock).events != wanted:
+            self._selector.modify(peer.sock, wanted, rank)
+
+    def _read(self, rank: int, peer: _Peer) -> None:
+        left = _AT_ONCE
+        try:
+            while left > 0 and not peer.has_left:
+                found = peer.read()
+                if isinstance(found, bytearray):
+                    left -= len(found)
+                    if self._ends is None:
+                        self._receive(rank, memoryview(found))
+                elif found == _LEAVES:
+                    self._lose(rank, peer, "")
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._lose(rank, peer, f"is lost: {error}")
+
+    def _lose(self, rank: int, peer: _Peer, why: str) -> None:
+        """Note that a rank is gone. What it has sent was read."""
+        with self._lock:
+            peer.has_left = True
+            peer.outbox.clear()
+        self._selector.unregister(peer.sock)
+        peer.sock.close()
+        if self._ends is None:
+            self._leave(rank, why)
+
+    def _close_sockets(self) -> None:
+        for sock in (self._wake, self._woken, *(each.sock for each in self._peers.values())):
+            sock.close()
+        self._selector.close()
+
+
+def _is_parent_stopped() -> bool:
+    """Whether this process works for another one that a signal has stopped, as SIGSTOP does."""
+    parent: Any = multiprocessing.parent_process()
+    if parent is None:
+        return False
+    with suppress(OSError, IndexError):
+        stat = Path(f"/proc/{parent.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] in "Tt"
+    return False

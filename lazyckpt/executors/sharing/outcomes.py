@@ -1,0 +1,89 @@
+"""Outcomes of tasks as messages between ranks."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import Any, NamedTuple
+
+from lazyckpt.executors.ipc.serialization import (
+    opened,
+    picklable_failure,
+    send_outcome,
+    serialize,
+    this_process,
+)
+from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.executors.pools.pool import PendingTask
+from lazyckpt.failures.notes import Failure
+
+KEY_BYTES = 16
+_COUNT = struct.Struct("=I")
+
+
+class Loss(NamedTuple):
+    """That a worker died or hung at a task, as all ranks learn of it.
+
+    Attributes:
+        failure: The error to raise.
+        made: How many items it had made, if that is known.
+        called: Which of its watched calls was under way, if one was.
+        lost: What became of the worker, in a few words.
+    """
+
+    failure: Failure
+    made: int | None
+    called: int | None
+    lost: Exception | None
+
+    def raise_at(self, pending: PendingTask) -> None:
+        """Raise the error, with what is known of it at the task of this rank."""
+        pending.made, pending.called, pending.lost = self.made, self.called, self.lost
+        raise self.failure.error
+
+
+def packed(key: bytes, found: Outcome | Loss) -> bytes:
+    """The message that a task's outcome is: a copy, which nothing changes any more."""
+    if isinstance(found, Loss):
+        found = found._replace(failure=picklable_failure(found.failure, this_process()))
+        frame, buffers = serialize(found)
+    else:
+        frame, buffers = send_outcome(found, this_process(), serialize)
+    parts = [memoryview(frame), *(each.data for each in buffers)]
+    sizes = struct.pack(f"={len(parts)}Q", *map(len, parts))
+    return b"".join([key, _COUNT.pack(len(parts)), sizes, *parts])
+
+
+def key_of(message: memoryview) -> bytes:
+    """The key of the task whose outcome a message is."""
+    return bytes(message[:KEY_BYTES])
+
+
+class Packed(NamedTuple):
+    """An outcome that came in a message. Opening it may raise what unpickling does."""
+
+    message: memoryview
+
+    def open(self) -> Any:
+        """The outcome, its arrays in memory that can be written to, and is nobody else's."""
+        place = KEY_BYTES + _COUNT.size
+        (count,) = _COUNT.unpack_from(self.message, KEY_BYTES)
+        sizes = struct.unpack_from(f"={count}Q", self.message, place)
+        place += 8 * count
+        parts = []
+        for size in sizes:
+            parts.append(self.message[place : place + size])
+            place += size
+        frame, *buffers = parts
+        return pickle.loads(frame, buffers=[_writable(each) for each in buffers])
+
+
+def _writable(buffer: memoryview) -> Any:
+    return bytearray(buffer) if buffer.readonly else buffer
+
+
+def outcome_of(message: memoryview) -> Outcome | Loss:
+    """The outcome in a message, or one that says why it can't be unpickled here."""
+    found = opened(Packed(message))
+    assert isinstance(found, (Outcome, Loss))
+    return found

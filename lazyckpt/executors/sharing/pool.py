@@ -1,0 +1,357 @@
+"""The workers of one rank, and the tasks that they share with the workers of other ranks."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from lazyckpt.core.call import Chain
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.errors import RankMissing, WorkerDied, WorkerTimeout
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.executors.pools.forking import own_threads
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
+from lazyckpt.executors.pools.progress import say_alive
+from lazyckpt.executors.pools.queued import QueuedPool
+from lazyckpt.executors.sharing.agreement import told_of
+from lazyckpt.executors.sharing.link import Link, Meeting
+from lazyckpt.executors.sharing.outcomes import KEY_BYTES, Loss, key_of, outcome_of, packed
+from lazyckpt.failures.marks import without_marks
+from lazyckpt.failures.notes import Failure
+
+T = TypeVar("T")
+_PATIENCE = 1.0  # seconds that stopping waits for what is being made
+_TICK = 0.25  # seconds between two looks whether a rank that is waited for is alive
+
+
+class _Job(NamedTuple):
+    """A task for a worker of this rank.
+
+    Attributes:
+        key: The name of its outcome on all ranks; None for a task of this rank alone.
+        handler: The number of its handler.
+        payload: The task as that takes it.
+        size: How many items it has.
+        careful: The errors of `submit_carefully`, as its only item; () for `submit`.
+        pending: Who waits for it here.
+        link: Of the opening that it belongs to.
+    """
+
+    key: bytes | None
+    handler: int
+    payload: Any
+    size: int
+    careful: tuple[Any, ...]
+    pending: PendingTask
+    link: Link | None
+
+
+class SharedPool(QueuedPool):
+    """Workers of one rank, for its own tasks, and by turns for those that all ranks have.
+
+    A task that makes items of the stream before `shard` is the same on all ranks: it has a
+    key, which follows from the stage and the position alone. The position also says whose
+    turn the task is. That rank does it once it comes to it, and posts the outcome to all. Each
+    rank keeps the outcome until it comes to the task itself. So no rank is further ahead of the
+    slowest one than the tasks that the slowest has under way, and the slowest finds all that it
+    needs next made by those ahead of it.
+
+    A rank that leaves has posted all that it made, and the others make the rest in its place. A
+    rank that is lost is an error at its next task.
+
+    Each flow through the pipeline is an opening: all ranks begin it at the same position.
+    """
+
+    ends_at_exit = True
+
+    def __init__(
+        self,
+        pools: list[WorkerPool],
+        handlers: list[Handler],
+        meeting: Meeting,
+        chunk_size: int,
+        timeout: float,
+    ) -> None:
+        """Prepare to share.
+
+        Args:
+            pools: Of as many threads as drive them, that of each: its own, or the same.
+            handlers: What workers have to do.
+            meeting: Where the ranks meet.
+            chunk_size: Items of a task.
+            timeout: Seconds after which a rank that is waited for, and silent, is lost.
+        """
+        inner = pools[0]
+        super().__init__(len(pools), inner.buffer_size, None)
+        self.retries, self.chunk_size, self.in_transit = inner.retries, chunk_size, inner.in_transit
+        self.is_external = inner.is_external
+        self._pools, self._handlers = pools, handlers
+        self._meeting, self._patience = meeting, timeout
+        self._lock = threading.RLock()
+        self._link: Link | None = None
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._forget_outcomes()
+
+    def _forget_outcomes(self) -> None:
+        self._have: dict[bytes, deque[Any]] = {}  # outcomes, until they are taken
+        self._asked: dict[bytes, list[_Job]] = {}  # tasks whose outcome isn't there yet
+        self._unwanted: set[bytes] = set()  # those that nobody here will ask for any more
+        self._making: set[bytes] = set()
+        self._turns: dict[bytes, int] = {}  # of those that are asked for
+        self._left: dict[int, str] = {}  # ranks that are gone, and why
+
+    # Openings.
+
+    def opening(self, chain: Chain, machine: Machine[T]) -> Machine[T]:
+        told = told_of(chain, self.chunk_size)
+
+        def flow(position: Position) -> Flow[T]:
+            if self.is_driven and self.is_stopped:
+                raise TaskLost
+            self._start()
+            self._open({**told, "position": repr(without_marks(position))})
+            return machine.flow(position)
+
+        return machine._replace(flow=flow)
+
+    def _open(self, told: Mapping[str, Any]) -> None:
+        self._hang_up()
+        link = self._meeting.join(told)
+        with self._lock:
+            self._forget_outcomes()
+            self._link = link
+        self.workers = len(self._pools) * link.size  # so many tasks are under way in all
+        link.open(partial(self._receive, link), self._leave)
+
+    def _hang_up(self) -> None:
+        with self._lock:
+            link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    # Tasks, in the thread that drives the pool.
+
+    def submit(
+        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+    ) -> PendingTask:
+        return self._submit(handler, payload, size, ())
+
+    def submit_carefully(
+        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
+    ) -> PendingTask:
+        return self._submit(handler, payload, size, (errors,))
+
+    def _submit(
+        self, handler: int, payload: Any, size: int, careful: tuple[Any, ...]
+    ) -> PendingTask:
+        pending = self._begin(size)
+        if self._handlers[handler].share(payload).ranks > 1:
+            self._jobs.put(_Job(None, handler, payload, size, careful, pending, None))
+            return pending
+        if self._link is None:
+            raise TaskLost
+        position, count, *more = self._handlers[handler].name(payload)
+        plain = without_marks(position)
+        text = repr((handler, plain, count, more, *[each and sorted(each) for each in careful]))
+        key = pending.handle = blake2b(text.encode(), digest_size=KEY_BYTES).digest()
+        job = _Job(key, handler, payload, size, careful, pending, self._link)
+        with self._lock:
+            self._turns[key] = sum(_numbers(plain[0])) // self.chunk_size + handler
+            self._unwanted.discard(key)
+            if key in self._have:
+                pending.came.put(self._have[key][0])
+            else:
+                self._asked.setdefault(key, []).append(job)
+                self._make_or_fail(key)
+        return pending
+
+    def _maker(self, key: bytes) -> int:
+        """The rank whose turn a task is: that of the next one, if it has left."""
+        assert self._link is not None
+        size, turn = self._link.size, self._turns[key]
+        ranks = ((turn + more) % size for more in range(size))
+        return next(rank for rank in ranks if self._left.get(rank) != "")
+
+    def _make_or_fail(self, key: bytes) -> None:
+        """Have a task done that is asked for, if this rank is to; or fail, if it never will be."""
+        link = self._link
+        if link is None:
+            return
+        maker = self._maker(key)
+        if maker == link.rank and key not in self._making:
+            self._making.add(key)
+            self._jobs.put(self._asked[key][0])
+        elif why := self._left.get(maker):
+            error = RankMissing(f"rank {maker}, which makes a part of the items, {why}", [maker])
+            self._answer(key, Outcome([], Failure(error, "")))
+
+    def _take_in(self, pending: PendingTask, found: Any) -> None:
+        with self._lock:
+            self._take(pending.handle)
+        if isinstance(found, memoryview):
+            found = outcome_of(found)
+        if isinstance(found, Loss):
+            self.losses += 1
+            found.raise_at(pending)
+        pending.outcome = found
+
+    def _take(self, key: bytes) -> bool:
+        """Let go of the outcome of a task, if it is there."""
+        found = self._have.get(key)
+        if not found:
+            return False
+        found.popleft()
+        if not found:
+            del self._have[key]
+            self._turns.pop(key, None)
+        return True
+
+    def drop(self, pending_tasks: Iterable[PendingTask]) -> None:
+        with self._lock:
+            for pending in pending_tasks:
+                key: bytes | None = pending.handle
+                if key is not None and pending.outcome is None and not self._take(key):
+                    self._unwanted.add(key)
+
+    def _wait_for(self, pending: PendingTask) -> Any:
+        self._make_awaited()
+        while pending.generation == self.generation or not pending.came.empty():
+            try:
+                return get_within(pending.came, _TICK)
+            except Empty:
+                say_alive()  # where this is a process of which others wait for items
+                self._look_after(pending.handle)
+        return None
+
+    def _look_after(self, key: bytes | None) -> None:
+        """Note that a rank is lost which is waited for, and of which nothing is heard."""
+        with self._lock:
+            link = self._link
+            if link is None or key not in self._asked:
+                return
+            maker = self._maker(key)
+        if maker != link.rank and link.silence(maker) > self._patience:
+            self._leave(maker, f"has said nothing for {self._patience:g} s")
+
+    # Outcomes, in the threads of the link and of the workers.
+
+    def _receive(self, link: Link, rank: int, message: memoryview) -> None:
+        self._deliver(link, key_of(message), message)
+
+    def _leave(self, rank: int, why: str) -> None:
+        with self._lock:
+            self._left.setdefault(rank, why)
+        self._make_awaited()
+
+    def _make_awaited(self) -> None:
+        """See to the task that is waited for, if the rank that was to make it is gone.
+
+        Others were perhaps asked for by nobody but those who are leaving.
+        """
+        with self._lock:
+            pending = self._awaited
+            if pending is not None and pending.handle in self._asked:
+                self._make_or_fail(pending.handle)
+
+    def _deliver(self, link: Link, key: bytes, found: Any) -> None:
+        with self._lock:
+            if link is not self._link:  # which belongs to an opening that is over
+                return
+            self._making.discard(key)
+            if key in self._unwanted:
+                self._unwanted.remove(key)
+                self._asked.pop(key, None)
+                self._turns.pop(key, None)
+                return
+            self._have.setdefault(key, deque()).append(found)
+            self._answer(key, found)
+
+    def _answer(self, key: bytes, found: Any) -> None:
+        for job in self._asked.pop(key, ()):
+            job.pending.came.put(found)
+
+    def _work(self, pool: WorkerPool, jobs: SimpleQueue[_Job | None], generation: int) -> None:
+        """Have a pool do one task after another."""
+        while (job := jobs.get()) is not None:
+            found = None
+            while found is None:
+                if self.generation != generation:  # all is over
+                    return
+                with suppress(TaskLost):  # as another task has cost its worker
+                    found = _outcome_of(pool, job)
+            if job.key is None:
+                job.pending.came.put(found)
+            elif (link := job.link) is not None:
+                link.post(packed(job.key, found))
+                self._deliver(link, job.key, found)
+            del job, found
+
+    # The workers.
+
+    def _start(self) -> None:
+        if self._threads:
+            return
+        self._jobs = SimpleQueue()
+        for number, pool in enumerate(self._pools):
+            pool.skip_log, pool.is_driven = self.skip_log, True
+            pool.start()
+            thread = threading.Thread(
+                target=self._work,
+                args=(pool, self._jobs, self.generation),
+                name=f"lazyckpt-shared-{number}",
+                daemon=True,
+            )
+            own_threads.add(thread)
+            self._threads.append(thread)
+            thread.start()
+
+    def _end(self, *, waits: bool = True) -> None:
+        super()._end()
+        self._hang_up()
+        threads, self._threads = self._threads, []
+        for _ in threads:
+            self._jobs.put(None)
+        stopping = [threading.Thread(target=pool.stop, daemon=True) for pool in {*self._pools}]
+        for thread in stopping:
+            own_threads.add(thread)
+            thread.start()
+        for thread in (*stopping, *threads):
+            if thread is not threading.current_thread():
+                thread.join(_PATIENCE)
+
+    def forget(self) -> None:
+        super().forget()
+        self._link, self._threads = None, []
+
+
+def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:
+    """Have a pool do a task. `TaskLost` if its workers were stopped before it was done."""
+    try:
+        if job.careful:
+            pending = pool.submit_carefully(job.handler, job.payload, job.size, *job.careful)
+        else:
+            pending = pool.submit(job.handler, job.payload, job.size)
+    except TaskLost:
+        raise
+    except Exception as error:
+        return Outcome([], Failure(error, ""))
+    try:
+        return pool.result(pending)
+    except (WorkerDied, WorkerTimeout) as error:
+        return Loss(Failure(error, ""), pending.made, pending.called, pending.lost)
+
+
+def _numbers(position: Any) -> list[int]:
+    """All ints of a position: their sum grows by the items that are passed."""
+    if isinstance(position, tuple):
+        return [number for part in position for number in _numbers(part)]
+    return [position] if type(position) is int else []

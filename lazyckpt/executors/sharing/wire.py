@@ -1,0 +1,60 @@
+"""Sockets between processes that know a secret: both prove it before anything is sent."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import socket
+import struct
+from typing import Any
+
+from lazyckpt.errors import PipelineError
+
+_SIZE = struct.Struct("=I")
+_NONCE = 32  # bytes
+_MOST = 1 << 24  # bytes of a message
+
+
+def prove(sock: socket.socket, secret: bytes, *, calls: bool) -> None:
+    """Have both sides prove that they know the secret; each signs what the other has drawn.
+
+    Raises:
+        PipelineError: The other side doesn't know it, or isn't one of ours.
+    """
+    mine, theirs = (b"caller", b"called") if calls else (b"called", b"caller")
+    drawn = os.urandom(_NONCE)
+    sock.sendall(drawn)
+    got = read_exactly(sock, _NONCE)
+    sock.sendall(_signed(secret, mine, got, drawn))
+    if not hmac.compare_digest(read_exactly(sock, _NONCE), _signed(secret, theirs, drawn, got)):
+        raise PipelineError("shared: a connection came from someone who doesn't know the secret")
+
+
+def _signed(secret: bytes, who: bytes, drawn: bytes, answered: bytes) -> bytes:
+    return hmac.digest(secret, who + drawn + answered, "sha256")
+
+
+def read_exactly(sock: socket.socket, count: int) -> bytes:
+    """Read so many bytes; a ConnectionError if there are fewer."""
+    found = bytearray()
+    while len(found) < count:
+        part = sock.recv(count - len(found))
+        if not part:
+            raise ConnectionError("the connection was closed")
+        found += part
+    return bytes(found)
+
+
+def send_json(sock: socket.socket, content: Any) -> None:
+    """Send something that JSON has."""
+    data = json.dumps(content).encode()
+    sock.sendall(_SIZE.pack(len(data)) + data)
+
+
+def read_json(sock: socket.socket) -> Any:
+    """Read what `send_json` has sent."""
+    (size,) = _SIZE.unpack(read_exactly(sock, _SIZE.size))
+    if size > _MOST:
+        raise ConnectionError(f"a message of {size:,} bytes")
+    return json.loads(read_exactly(sock, size))

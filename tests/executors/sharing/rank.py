@@ -1,0 +1,55 @@
+"""One rank of a job, as a process: it prints what it gets, and what ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import lazyckpt as lz
+from lazyckpt.executors.sharing.executor import shared
+from lazyckpt.executors.sharing.meeting import SocketMeeting
+
+SECRET = b"known to all ranks"
+
+
+def tokens(n: int, kills: int = -1) -> list[int]:
+    if n == kills:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [n] * (n % 7 + 1)
+
+
+def pipeline(size: int, rank: int, count: int = 1_000, kills: int = -1) -> lz.Pipeline[Any]:
+    documents = lz.source(range(count)) | lz.shuffle(seed=1) | lz.repeat()
+    documents |= lz.map(partial(tokens, kills=kills))
+    documents |= lz.filter(lambda document: len(document) != 3)
+    rows = documents | lz.pack_first_fit(16, num_bins=4)
+    return rows | lz.shard(num_shards=size, index=rank) | lz.batch(2)
+
+
+def main(
+    rank: int, size: int, port: int, steps: int, end: str = "", count: int = 1_000,
+    timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
+) -> None:  # fmt: skip
+    meeting = SocketMeeting("127.0.0.1", port, SECRET, rank, size, 30.0)
+    more = {"chunk_size": 4, "timeout": timeout}
+    executor = shared(main, lz.processes(2), meeting, more)
+    try:
+        own = pipeline(size, rank, count, kills)
+        with lz.run(own, state, executor=executor, on_error=on_error) as run:
+            for step in range(steps):
+                item = next(run)
+                print(json.dumps([repr(item), run.state.to_json()]), flush=True)
+                if end and step == steps - 1:
+                    os.kill(os.getpid(), getattr(signal, end))
+                time.sleep(0.01)
+    except Exception as error:
+        print(json.dumps([type(error).__name__, str(error)]), flush=True)
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

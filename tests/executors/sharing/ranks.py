@@ -1,0 +1,120 @@
+"""Ranks within one process: threads that share work over queues."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+from typing import Any
+
+from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.sharing.executor import shared
+from lazyckpt.executors.sharing.link import Leave, Receive
+
+
+class Hub:
+    """Where ranks meet that are threads of this process, and which delivers their messages."""
+
+    def __init__(self, size: int, *, delay: float = 0.0, timeout: float = 20.0) -> None:
+        self.size, self.delay, self.timeout = size, delay, timeout
+        self.posted: list[bytes] = []  # keys, of all ranks
+        self.links: list[QueueLink] = []
+        self._changed = threading.Condition()
+        self._gathered: dict[str, dict[int, QueueLink]] = {}
+
+    def meeting(self, rank: int) -> RankMeeting:
+        return RankMeeting(self, rank)
+
+    def join(self, rank: int, told: Mapping[str, Any]) -> QueueLink:
+        name, link = repr(sorted(told.items())), QueueLink(self, rank)
+        with self._changed:
+            gathered = self._gathered.setdefault(name, {})
+            assert rank not in gathered, f"rank {rank} comes twice"
+            gathered[rank] = link
+            self.links.append(link)
+            link.peers = gathered
+            if len(gathered) == self.size:
+                del self._gathered[name]
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: len(gathered) == self.size, self.timeout):
+                others = {frozenset(each) for each in self._gathered.values()}
+                if len(others) > 1:
+                    raise PipelineError("the ranks differ")
+                raise RankMissing("too few ranks", set(range(self.size)) - set(gathered))
+        return link
+
+
+class RankMeeting:
+    def __init__(self, hub: Hub, rank: int) -> None:
+        self.hub, self.rank = hub, rank
+
+    def join(self, told: Mapping[str, Any]) -> QueueLink:
+        return self.hub.join(self.rank, told)
+
+
+class QueueLink:
+    def __init__(self, hub: Hub, rank: int) -> None:
+        self._hub, self.rank, self.size = hub, rank, hub.size
+        self.peers: dict[int, QueueLink] = {}
+        self.is_closed = False
+        self._inbox: SimpleQueue[Any] = SimpleQueue()
+        self._random = random.Random(rank)
+
+    def open(self, receive: Receive, leave: Leave) -> None:
+        def read() -> None:
+            while (found := self._inbox.get()) is not None:
+                rank, message = found
+                if self._hub.delay:
+                    time.sleep(self._random.random() * self._hub.delay)
+                if isinstance(message, str):
+                    leave(rank, message)
+                else:
+                    receive(rank, memoryview(message))
+
+        threading.Thread(target=read, daemon=True, name=f"link-{self.rank}").start()
+
+    def post(self, message: bytes) -> None:
+        if not any(each.is_closed for each in self.peers.values()):  # else it may be made again
+            self._hub.posted.append(message[:16])
+        self._send(message)
+
+    def _send(self, message: Any) -> None:
+        for rank, peer in self.peers.items():
+            if rank != self.rank and not peer.is_closed:
+                peer._inbox.put((self.rank, message))
+
+    def silence(self, rank: int) -> float:
+        return 0.0
+
+    def close(self, why: str = "") -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._send(why)
+            self._inbox.put(None)
+
+
+def shared_by(hub: Hub, rank: int, inner: Executor, chunk_size: int = 4) -> Executor:
+    more = {"chunk_size": chunk_size, "timeout": 10.0}
+    return shared(shared_by, inner, hub.meeting(rank), more)
+
+
+def on_ranks(size: int, work: Callable[[int], Any]) -> list[Any]:
+    """What comes of a function on each rank, all at the same time."""
+    found: list[Any] = [None] * size
+
+    def do(rank: int) -> None:
+        try:
+            found[rank] = work(rank)
+        except BaseException as error:
+            found[rank] = error
+
+    threads = [threading.Thread(target=do, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "a rank hangs"
+    return found

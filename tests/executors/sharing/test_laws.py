@@ -1,0 +1,347 @@
+"""Laws of work that ranks share, each rank a thread: nobody sees it, and nothing is made twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.testing import equal
+from lazyckpt.testing.strategies import pipelines
+from tests.executors.sharing.ranks import Hub, on_ranks, shared_by
+from tests.helpers import until
+
+Made = list[tuple[Any, str]]
+
+
+def tokens(n: int) -> list[int]:
+    return [n] * (n % 7 + 1)
+
+
+def is_kept(document: list[int]) -> bool:
+    return len(document) != 3
+
+
+def packed(map_: Callable[[int], Any] = tokens, count: int = 300) -> lz.Pipeline[Any]:
+    documents = lz.source(range(count)) | lz.shuffle(seed=1) | lz.map(map_) | lz.filter(is_kept)
+    return documents | lz.pack_first_fit(16, num_bins=4)
+
+
+def mixed() -> lz.Pipeline[Any]:
+    files = lz.source(range(9)) | lz.flat_map(lambda n: range(n * 10, n * 10 + n))
+    parts = [
+        lz.source(range(50)) | lz.map(str),
+        files | lz.map(tokens),
+        lz.source([*"abc"]) | lz.repeat(),
+    ]
+    return lz.mix(parts, weights=[3, 2, 1], seed=0) | lz.block_shuffle(8, seed=2)
+
+
+PIPELINES: dict[str, Callable[[], lz.Pipeline[Any]]] = {
+    "packed": packed,
+    "repeated": lambda: lz.source(range(20)) | lz.repeat() | lz.map(tokens) | lz.filter(is_kept),
+    "mixed": mixed,
+    "a stream": lambda: lz.from_generator(lambda: iter(range(60))) | lz.map(tokens),
+    "a buffer": lambda: (
+        lz.source(range(60)) | lz.filter(bool) | lz.block_shuffle(9, seed=0) | lz.map(tokens)
+    ),
+    "random access": lambda: lz.source(range(60)) | lz.shuffle(seed=0) | lz.map(tokens),
+}
+
+
+def dealt(pipeline: lz.Pipeline[Any], size: int, rank: int) -> lz.Pipeline[Any]:
+    return pipeline | lz.shard(num_shards=size, index=rank) | lz.batch(2)
+
+
+def made(run: Any, count: int) -> Made:
+    return [(item, state.to_json()) for item, state in islice(run.with_state(), count)]
+
+
+def alone(pipeline: lz.Pipeline[Any], size: int, count: int, state: Any = None) -> list[Made]:
+    """What each rank makes by itself."""
+    return [
+        made(lz.run(dealt(pipeline, size, rank), state), count if isinstance(count, int) else 0)
+        for rank in range(size)
+    ]
+
+
+def together(
+    pipeline: lz.Pipeline[Any], hub: Hub, count: int, state: Any = None, chunk_size: int = 4,
+    executor: Callable[[int], lz.Executor] = lambda rank: lz.threads(2), **options: Any,
+) -> list[Any]:  # fmt: skip
+    """What ranks make that share their work."""
+
+    def work(rank: int) -> Made:
+        own = dealt(pipeline, hub.size, rank)
+        inner = shared_by(hub, rank, executor(rank), chunk_size)
+        with lz.run(own, state, executor=inner, **options) as run:
+            return made(run, count)
+
+    return on_ranks(hub.size, work)
+
+
+def is_once(hub: Hub) -> bool:
+    return len(hub.posted) == len(set(hub.posted))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    ours = ("lazyckpt", "link")  # no threads of Python's own, nor of other software
+    until(
+        lambda: (
+            not [t for t in threading.enumerate() if t not in before and t.name.startswith(ours)]
+        )
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_ranks_get_what_they_get_alone(name: str, size: int) -> None:
+    pipeline, hub = PIPELINES[name](), Hub(size)
+    assert equal(together(pipeline, hub, 12), alone(pipeline, size, 12))
+    assert is_once(hub)
+
+
+@given(
+    pipelines(max_stages=4), st.integers(1, 3), st.integers(1, 9), st.sampled_from([0, 0.001]),
+    st.lists(st.integers(1, 20), min_size=3, max_size=3),
+)  # fmt: skip
+def test_any_composition(
+    pipeline: lz.Pipeline[Any], size: int, chunk_size: int, delay: float, buffers: list[int]
+) -> None:
+    """With unlike buffers, and messages that come late."""
+    assume(dealt(pipeline, size, 0).own_rank is None)
+    hub = Hub(size, delay=delay)
+    found = together(
+        pipeline, hub, 9, None, chunk_size, lambda rank: lz.threads(2, buffer_size=buffers[rank])
+    )
+    assert equal(found, alone(pipeline, size, 9))
+    assert is_once(hub)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_resume_on_other_numbers_of_ranks(name: str) -> None:
+    pipeline, items, state, reached = PIPELINES[name](), [], None, 0
+    for size, count in (4, 2), (3, 1), (1, 2), (2, 3):
+        state = state and lz.rebase(state, dealt(pipeline, size, 0))
+        found = together(pipeline, Hub(size), count, state)
+        assert equal(found, alone(pipeline, size, count, state))
+        for step in range(count):
+            batches = [rank[step][0] for rank in found]
+            items += [batch[place] for place in range(2) for batch in batches]
+        reached += 2 * size * count
+        state = found[0][-1][1]
+    assert equal(items, list(islice(pipeline, reached)))
+
+
+def test_workers_of_other_executors() -> None:
+    with ThreadPoolExecutor(3) as pool:
+        found = together(packed(), Hub(2), 9, executor=lambda rank: lz.futures(pool, buffer_size=3))
+    assert equal(found, alone(packed(), 2, 9))
+
+
+def test_processes_of_one_index() -> None:
+    """As of tensor parallelism: they get the same rows, and share the work as any others do."""
+    hub = Hub(4)
+
+    def work(number: int) -> Made:
+        executor = shared_by(hub, number, lz.threads(2))
+        with lz.run(dealt(packed(), 2, number // 2), executor=executor) as run:
+            return made(run, 9)
+
+    first, second = alone(packed(), 2, 9)
+    assert equal(on_ranks(4, work), [first, first, second, second])
+    assert is_once(hub)
+
+
+def test_a_stream_that_is_begun_again_and_again() -> None:
+    """What was made ahead of an end that came first is asked for by nobody."""
+    documents = lz.source(range(400)) | lz.map(tokens) | lz.filter(is_kept)
+    pipeline, hub = documents | lz.take(7) | lz.repeat(), Hub(2)
+    assert equal(together(pipeline, hub, 60), alone(pipeline, 2, 60))
+
+
+def test_failures_by_chance_are_the_same_on_all_ranks() -> None:
+    """Items that are left out are so on each, and no row comes twice."""
+    chance, seen = random.Random(0), Counter[int]()
+
+    def fails(n: int) -> list[int]:
+        seen[n] += 1
+        if chance.random() < 0.2:
+            raise ValueError(n)
+        return [n] * 8
+
+    documents = lz.source(range(400)) | lz.map(fails) | lz.filter(bool)
+    pipeline = documents | lz.pack_first_fit(16, num_bins=4)
+    found = together(pipeline, Hub(4), 8, on_error="skip")
+    for step in range(8):
+        states = {rank[step][1] for rank in found}
+        assert len(states) == 1
+    assert '"skipped"' in states.pop()
+    rows = [tuple(row["tokens"].tolist()) for rank in found for batch, _ in rank for row in batch]
+    assert len(set(rows)) == len(rows) == 64
+    assert all(count == 1 for n, count in seen.items() if n < 150)
+
+
+def test_an_error_comes_at_the_same_place_on_all_and_again() -> None:
+    def fails(n: int) -> list[int]:
+        if n == 150:
+            raise KeyError(n)
+        return tokens(n)
+
+    def ended(run: Any) -> list[Any]:
+        """What comes of a run up to its error, and once more."""
+        found: list[Any] = []
+        for _ in range(2):
+            with pytest.raises(KeyError, match="150"):
+                found.extend(run)
+            found.append(run.state.to_json())
+        return found
+
+    def work(rank: int) -> list[Any]:
+        executor = shared_by(hub, rank, lz.threads(2))
+        with lz.run(dealt(packed(fails), 3, rank), executor=executor) as run:
+            return ended(run)
+
+    hub = Hub(3)
+    expected = [ended(lz.run(dealt(packed(fails), 3, rank))) for rank in range(3)]
+    assert equal(on_ranks(3, work), expected)
+
+
+def test_a_rewind_by_all_is_a_new_beginning() -> None:
+    def work(rank: int) -> list[Any]:
+        executor = shared_by(hub, rank, lz.threads(2))
+        with lz.run(dealt(packed(), 2, rank), executor=executor) as run:
+            found = made(run, 6)
+            run.load_state_dict(lz.State.from_json(found[2][1]).to_dict())
+            return found + made(run, 6)
+
+    hub = Hub(2)
+    first, second = on_ranks(2, work), alone(packed(), 2, 9)
+    assert equal(first, [rank[:6] + rank[3:9] for rank in second])
+
+
+def test_a_rewind_by_one_is_an_error() -> None:
+    def work(rank: int) -> Any:
+        executor = shared_by(hub, rank, lz.threads(2))
+        with lz.run(dealt(packed(), 2, rank), executor=executor) as run:
+            state = made(run, 3)[0][1]
+            if rank:
+                run.load_state_dict(lz.State.from_json(state).to_dict())
+            return made(run, 3)
+
+    hub = Hub(2, timeout=1)
+    found = on_ranks(2, work)
+    assert isinstance(found[1], RankMissing)
+    assert equal(found[0], alone(packed(), 2, 6)[0][3:])  # by itself, as the other has left
+
+
+@pytest.mark.parametrize("delay", [0, 0.002])
+def test_ranks_that_leave_early(delay: float) -> None:
+    """The others make what those would have made."""
+    hub, counts = Hub(4, delay=delay), [2, 9, 20, 5]
+
+    def work(rank: int) -> Made:
+        executor = shared_by(hub, rank, lz.threads(1 + rank % 2, buffer_size=1 + 5 * rank))
+        with lz.run(dealt(packed(), 4, rank), executor=executor) as run:
+            return made(run, counts[rank])
+
+    expected = alone(packed(), 4, 20)
+    assert equal(on_ranks(4, work), [expected[rank][: counts[rank]] for rank in range(4)])
+
+
+def test_the_loss_of_a_rank_is_an_error_that_names_it() -> None:
+    def work(rank: int) -> Any:
+        run = lz.run(dealt(packed(), 3, rank), executor=shared_by(hub, rank, lz.threads(2)))
+        with run:
+            found = made(run, 4)
+            if rank == 1:
+                link = next(each for each in hub.links if each.rank == 1)
+                link.close("is lost: its connection was closed")
+                return None
+            items = run.with_state()
+            with pytest.raises(RankMissing, match=r"rank 1, .* is lost") as raised:
+                found.extend((item, state.to_json()) for item, state in items)
+            assert raised.value.ranks == (1,)
+            return found, run.state.to_json()
+
+    hub = Hub(3)
+    found = on_ranks(3, work)
+    expected = alone(packed(), 3, 20)
+    for rank in 0, 2:
+        items, state = found[rank]
+        assert equal(items, expected[rank][: len(items)])
+        assert state == items[-1][1]
+
+
+def test_a_slow_rank_bounds_how_far_the_others_are_ahead() -> None:
+    """What a rank holds that it has not come to is no more than it allows."""
+    lag = threading.Event()
+    counts = Counter[int]()
+
+    def work(rank: int) -> int:
+        executor = shared_by(hub, rank, lz.threads(1, buffer_size=1), 1)
+        with lz.run(dealt(packed(count=3_000), 2, rank), executor=executor) as run:
+            for _ in range(3):
+                next(run)
+            if rank:
+                lag.wait(20)
+                return 0
+            while counts[0] < 400 and not lag.is_set():
+                next(run)
+                counts[0] += 1
+        return counts[0]
+
+    def watch() -> None:
+        last = -1
+        while last != counts[0] or not last:
+            last = counts[0]
+            time.sleep(0.3)
+        lag.set()
+
+    hub = Hub(2)
+    threading.Thread(target=watch, daemon=True).start()
+    assert on_ranks(2, work)[0] < 100
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (lambda: packed(count=301), "differ"),
+        (lambda: lz.source([*range(299), 7]) | lz.map(tokens) | lz.filter(is_kept), "differ"),
+    ],
+)
+def test_ranks_that_differ_are_refused(other: Any, text: str) -> None:
+    def work(rank: int) -> None:
+        pipeline = (
+            other() if rank else lz.source([*range(300)]) | lz.map(tokens) | lz.filter(is_kept)
+        )
+        with lz.run(dealt(pipeline, 2, rank), executor=shared_by(hub, rank, lz.threads(2))) as run:
+            next(run)
+
+    hub = Hub(2, timeout=1)
+    for error in on_ranks(2, work):
+        assert isinstance(error, PipelineError)
+        assert text in str(error) or isinstance(error, RankMissing)
+
+
+def test_what_can_not_be_shared_is_refused() -> None:
+    executor = shared_by(Hub(1), 0, lz.threads(2))
+    with pytest.raises(PipelineError, match="has no shard"):
+        lz.run(packed(), executor=executor)
+    drifting = dealt(packed(), 2, 0) | lz.filter(bool)
+    with pytest.raises(PipelineError, match="positions of their own after filter"):
+        lz.run(drifting, executor=executor)

@@ -1,0 +1,171 @@
+"""Ranks that are processes of their own, and meet by sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from tempfile import TemporaryFile
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.errors import PipelineError, RankMissing, WorkerDied
+from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
+from tests.executors.sharing.rank import SECRET, pipeline
+from tests.executors.sharing.ranks import on_ranks
+
+LIMIT = 120  # seconds; no test comes near it
+KILLER = 871  # a document among the first that are read
+
+
+@contextmanager
+def place(size: int, timeout: float = 60.0) -> Iterator[MeetingPlace]:
+    found = MeetingPlace("127.0.0.1", SECRET, size, timeout)
+    yield found
+    found.close()
+
+
+def job(size: int, **more: list[Any]) -> list[list[list[str]]]:
+    """What each rank of a job prints; of `more`, each has its own."""
+    command = [sys.executable, "-m", "tests.executors.sharing.rank"]
+    with place(size) as found, ExitStack() as stack:
+        told = [
+            {"rank": rank, "size": size, "port": found.port}
+            | {name: values[rank] for name, values in more.items()}
+            for rank in range(size)
+        ]
+        # A rank would wait for who reads a pipe once it is full, and the others for that rank.
+        files = [stack.enter_context(TemporaryFile("w+")) for _ in range(size)]
+        ranks = [
+            subprocess.Popen([*command, json.dumps(each)], stdout=file, start_new_session=True)
+            for each, file in zip(told, files, strict=True)
+        ]
+        try:
+            for rank, process in enumerate(ranks):
+                if not more.get("end", [""] * size)[rank]:
+                    process.wait(LIMIT)
+        finally:
+            for process in ranks:
+                process.kill()
+                process.wait()
+        for file in files:
+            file.seek(0)
+        return [[json.loads(line) for line in file] for file in files]
+
+
+def alone(size: int, rank: int, steps: int, state: Any = None) -> list[list[str]]:
+    run = lz.run(pipeline(size, rank), state).with_state()
+    return [[repr(item), found.to_json()] for item, found in islice(run, steps)]
+
+
+def test_ranks_get_what_they_get_alone_and_go_on_as_fewer() -> None:
+    found = job(3, steps=[8, 8, 8])
+    assert found == [alone(3, rank, 8) for rank in range(3)]
+    state = lz.rebase(found[0][-1][1], pipeline(2, 0)).to_json()
+    again = job(2, steps=[4, 4], state=[state] * 2)
+    assert again == [alone(2, rank, 4, state) for rank in range(2)]
+
+
+def test_who_leaves_early_is_no_loss() -> None:
+    found = job(3, steps=[30, 3, 12])
+    assert found == [alone(3, rank, steps) for rank, steps in enumerate([30, 3, 12])]
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGSTOP"])
+def test_a_rank_that_is_lost_is_named(end: str) -> None:
+    """At once if its connections are closed, after the time limit if nothing is heard of it."""
+    found = job(3, steps=[999, 6, 999], end=["", end, ""])
+    for rank in 0, 2:
+        *items, (kind, text) = found[rank]
+        assert kind == "RankMissing"
+        assert "rank 1" in text
+        assert items == alone(3, rank, len(items))
+
+
+def killing(on_error: str) -> list[list[list[str]]]:
+    return job(2, steps=[20, 20], kills=[KILLER] * 2, on_error=[on_error] * 2)
+
+
+def test_a_worker_that_dies_does_so_for_all_ranks() -> None:
+    """The one that made the item is another rank's on all but one."""
+    for rank, (*items, (kind, text)) in enumerate(killing("raise")):
+        assert kind == "WorkerDied"
+        assert "SIGKILL" in text
+        with lz.run(pipeline(2, rank, kills=KILLER), executor=lz.processes(2)) as run:
+            count = 0
+            with pytest.raises(WorkerDied):
+                for count, _ in enumerate(run, 1):  # noqa: B007
+                    pass
+        assert len(items) == count
+
+
+def test_an_item_that_kills_workers_is_left_out_on_all_ranks() -> None:
+    with lz.run(pipeline(1, 0, kills=KILLER), executor=lz.processes(2), on_error="skip") as run:
+        expected = [row for batch in islice(run, 20) for row in batch]
+    first, second = killing("skip")
+    assert '"skipped"' in first[-1][1]
+    both = [[lz.State.from_json(state) for _, state in rank] for rank in (first, second)]
+    assert both[0] == both[1]
+    batches = [batch for step in zip(first, second, strict=True) for batch, _ in step]
+    rows = [repr(row) for row in expected]
+    assert all(row in "".join(batches) for row in rows)
+
+
+def test_ranks_with_other_data_are_told_in_what_they_differ() -> None:
+    for kind, text in [rank[-1] for rank in job(2, steps=[1, 1], count=[1_000, 1_001])]:
+        assert kind == "PipelineError"
+        assert '{"length":1000}' in text
+        assert '{"length":1001}' in text
+
+
+def joined(port: int, size: int, timeout: float = 30.0, secret: bytes = SECRET) -> list[Any]:
+    """What ranks get that join with no pipelines."""
+    meetings = [
+        SocketMeeting("127.0.0.1", port, secret, rank, size, timeout) for rank in range(size)
+    ]
+    return on_ranks(size, lambda rank: meetings[rank].join({"what": "the same"}))
+
+
+def test_strangers_are_turned_away() -> None:
+    """Whoever doesn't know the secret gets no answer, and keeps nobody from meeting."""
+    with place(2) as found:
+        stranger = socket.create_connection(("127.0.0.1", found.port))
+        stranger.sendall(b"x" * 100)
+        liar = SocketMeeting("127.0.0.1", found.port, b"another", 0, 2, 30.0)
+        with pytest.raises(PipelineError, match=r"know the secret|closed|reset"):
+            liar.join({})
+        links = joined(found.port, 2)
+        assert [link.rank for link in links] == [0, 1]
+        for link in links:
+            link.close()
+        stranger.close()
+
+
+def test_a_rank_that_does_not_come_is_named() -> None:
+    with place(3, timeout=1.0) as found:
+        meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 1.0) for n in range(2)]
+        for error in on_ranks(2, lambda rank: meetings[rank].join({"what": "the same"})):
+            assert isinstance(error, RankMissing)
+            assert 2 in error.ranks
+
+
+def test_nobody_comes_twice() -> None:
+    with place(3, timeout=5.0) as found:
+        twice = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 3, 5.0)
+        errors = on_ranks(2, lambda number: twice.join({"what": "the same"}))
+        assert any("two processes say that they are rank 0" in str(error) for error in errors)
+
+
+def test_a_place_that_is_gone_is_an_error() -> None:
+    with place(2) as found:
+        port = found.port
+    (first, second) = joined(port, 2)
+    for error in first, second:
+        assert isinstance(error, PipelineError)
+        assert "can't be connected" in str(error)
