@@ -119,6 +119,24 @@ def test_a_schedule_is_a_function_of_the_position() -> None:
     assert next(lz.run(turning, state.to_json())) == 1
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 900), ints.map(lambda row: [*row, 1, 2, 3][:3])), max_size=3),
+    st.sampled_from([None, "linear"]),
+    st.integers(1, 99),
+    st.sampled_from([0, 0.3]),
+)
+def test_many_choices_at_once_are_those_one_by_one(
+    points: Any, interpolate: Any, num_shards: int, first: float
+) -> None:
+    weights: Any = lz.schedule({0: [first, 2, 1], **dict(points)}, interpolate=interpolate)
+    known = lz.mix(endless(3), weights, seed=1)
+    called = lz.mix(endless(3), lambda t: weights(t), seed=1)
+    assert list(islice(known, 1_000)) == list(islice(called, 1_000))
+    shard = lz.shard(num_shards=num_shards, index=num_shards // 2)
+    own = list(islice(called, num_shards // 2, 1_000, num_shards))
+    assert list(islice(known | shard, len(own))) == own
+
+
 @pytest.mark.parametrize(("weights", "reason"), BAD_WEIGHTS)
 def test_weights_that_are_none_are_refused_of_a_function_too(weights: Any, reason: str) -> None:
     run = lz.run(lz.mix(endless(2), lambda t: weights if t == 2 else [1, 1], seed=0))
