@@ -37,6 +37,7 @@ Stop: TypeAlias = Literal[
 RESTARTING = ("all_exhausted", "never")
 DROPPING = "all_exhausted_without_replacement"
 _FEW = 16  # items in a row that are made alone
+_SINGLY = 4  # items that are sooner read one by one than counted
 _AHEAD = 1 << 12  # items ahead that are asked for at once
 
 
@@ -284,11 +285,21 @@ class Mixture(Generic[A]):
             found, own = 0, list[A]()
             while found < n and not self.is_over(ended):
                 numbers = draws.take(n - found)
-                some = pick_one(numbers, index - found, own)
+                take = pick_each if n <= _SINGLY and not jumping else pick_one
+                some = take(numbers, index - found, own)
                 found += some
                 if some < len(numbers):
                     end_pass()
             return found, own
+
+        def pick_each(numbers: NDArray[np.int64], index: int, own: list[A]) -> int:
+            """The same for few items, one after another."""
+            for place, number in enumerate(numbers.tolist()):
+                some, made = picks[number](1, 0 if place == index else -1)
+                if not some:
+                    return place
+                own += made
+            return len(numbers)
 
         def pick_one(numbers: NDArray[np.int64], index: int, own: list[A]) -> int:
             """Take an item of each pipeline of these numbers, until one has ended.
