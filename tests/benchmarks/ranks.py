@@ -7,12 +7,14 @@ network. These are those of the network of this process, which should have one o
 
 from __future__ import annotations
 
+import ctypes
 import json
 import multiprocessing
 import os
 import socket
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,9 +27,11 @@ import torch.distributed as dist
 from contestants import of_ranks
 from harness import spent
 
+PR_SET_CHILD_SUBREAPER = 36
 NETWORK = Path("/proc/net/dev")
 TURNS = 28  # of a loop that take about a microsecond
 PRELOADED = {  # once, before ranks are forked
+    "shared": ["lazyckpt.integrations.torch"],
     "datasets": ["datasets.distributed", "torch.utils.data"],
     "datasets_of_one_file": ["datasets.distributed", "torch.utils.data"],
     "accelerate": ["accelerate.data_loader"],
@@ -82,12 +86,25 @@ def job(contestant: str, size: int, n: int, microseconds: int) -> dict[str, floa
             each.start()
         for each in ranks:
             each.join()
+        reap_orphans()
         ended = perf_counter(), processor_seconds(), network_bytes()
         if lost := [number for number, each in enumerate(ranks) if each.exitcode]:
             raise RuntimeError(f"ranks {lost} of {size} failed")
         wall, cpu, received = (b - a for a, b in zip(begun, ended, strict=True))
         called = Path(calls.name).stat().st_size
     return {"calls": called, "cpu": cpu, "wall": wall, "bytes": received / size}
+
+
+def become_reaper() -> None:
+    """Have processes whose parent has ended counted here, such as the workers of a reader."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans() -> None:
+    with suppress(ChildProcessError):  # there are none
+        while os.waitpid(-1, 0):
+            pass
 
 
 def free_port() -> int:
@@ -108,6 +125,7 @@ def network_bytes() -> int:
 
 
 def main() -> None:
+    become_reaper()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

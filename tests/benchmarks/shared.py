@@ -1,7 +1,16 @@
 """What ranks take together that share the work before `shard`, or don't.
 
 All figures are those of one more document: from those of a few, which cost as much to
-start, to those of many. Ratios are to one rank alone.
+start, to those of many. Ratios are to one of our ranks alone. The contestants:
+
+    lazyckpt    `lz.torch.shared(lz.processes(2))`
+    alone       the same pipeline on each rank by itself, `lz.processes(2)`
+    datasets    `split_dataset_by_node` of 16 files, and of one (`datasets 1`), 2 workers
+    accelerate  `dispatch_batches=True`: rank 0 reads for all, 2 workers
+    grain       `MapDataset[rank::size]`, in each rank's own process
+
+Those of datasets, accelerate and grain pack what each reads, so that the rows depend on the
+number of ranks and workers; ours are those of one stream.
 """
 
 from __future__ import annotations
@@ -12,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from statistics import median
 from time import process_time
 from typing import Any
 
@@ -20,19 +30,21 @@ from harness import HERE, OURS, Row, spent
 from ranks import tokens
 
 import lazyckpt as lz
+from lazyckpt.core.checks import plural
 
 SIZES = (1, 2, 4, 8, 16)
-TOKENIZERS = {"20 µs": (20, 1_000, 10_000), "2 ms": (2_000, 100, 400)}  # µs, few, many
+TOKENIZERS = {"20 µs": (20, 500, 12_000), "2 ms": (2_000, 100, 600)}  # µs, few, many
 CONTESTANTS = {
     "shared": OURS,
-    "alone": f"{OURS}, each rank alone",
-    "datasets": "datasets, split_by_node, 16 files",
-    "datasets_of_one_file": "datasets, split_by_node, 1 file",
-    "accelerate": "accelerate, dispatch_batches",
-    "grain": "grain, MapDataset[rank::size]",
+    "alone": "alone",
+    "datasets": "datasets",
+    "datasets_of_one_file": "datasets 1",
+    "accelerate": "accelerate",
+    "grain": "grain",
 }
 FIGURES = ("calls", "cpu", "wall", "bytes")
 BOUND = 1.3
+_BASES = 3
 OWN_NETWORK = ["unshare", "--map-root-user", "--net", "sh", "-c"]
 
 Figures = dict[str, float]
@@ -49,13 +61,16 @@ def shared(rounds: int) -> Iterator[Row]:
         env=environment, text=True,
     ) as starter:  # fmt: skip
         for words, (microseconds, few, many) in TOKENIZERS.items():
-            one = [slope(starter, "alone", 1, microseconds, few, many) for _ in range(rounds)]
+            one = one_alone(starter, microseconds, few, many)
             own = joined_part()
             for size in SIZES:
                 for name, shown in CONTESTANTS.items():
-                    what = f"{words} a document, {size} ranks"
+                    what = f"{words} a document, {plural(size, 'rank')}"
                     try:
-                        found = [slope(starter, name, size, microseconds, few, many) for _ in one]
+                        found = [
+                            slope(starter, name, size, microseconds, few, many)
+                            for _ in range(rounds)
+                        ]
                     except RuntimeError as error:
                         yield Row("shared", what, [], contestant=shown, remark=f"failed: {error}")
                         continue
@@ -65,25 +80,29 @@ def shared(rounds: int) -> Iterator[Row]:
 
 
 def row_of(
-    what: str, contestant: str, one: list[Figures], found: list[Figures], *, counts_bytes: bool
+    what: str, contestant: str, one: Figures, found: list[Figures], *, counts_bytes: bool
 ) -> Row:
     """Processor seconds as a ratio, and the rest in words."""
-    ratios = {
-        key: sum(b[key] / a[key] for a, b in zip(one, found, strict=True)) / len(one)
-        for key in ("calls", "wall")
-    }
-    received = sum(each["bytes"] for each in found) / len(found)
-    words = f"calls {ratios['calls']:.2f}, wall {ratios['wall']:.2f}"
+    calls, wall, received = (
+        median(each[key] for each in found) for key in ("calls", "wall", "bytes")
+    )
+    words = f"calls {calls / one['calls']:.2f}, wall {wall / one['wall']:.2f}"
     words += f", {received:,.0f} B a document and rank" if counts_bytes else ""
-    cpu = [b["cpu"] / a["cpu"] for a, b in zip(one, found, strict=True)]
+    cpu = [each["cpu"] / one["cpu"] for each in found]
     return Row("shared", f"{what}: CPU in sum", cpu, contestant=contestant, remark=words)
 
 
-def bounded(what: str, one: list[Figures], found: list[Figures], own: float) -> Row:
-    rest = [(b["cpu"] - own) / a["cpu"] for a, b in zip(one, found, strict=True)]
+def bounded(what: str, one: Figures, found: list[Figures], own: float) -> Row:
+    rest = [(each["cpu"] - own) / one["cpu"] for each in found]
     words = f"{what}: less {own * 1e6:,.0f} µs of packing"
-    sides = f"{found[0]['cpu'] * 1e6:,.0f} / {one[0]['cpu'] * 1e6:,.0f} µs"
+    sides = f"{median(each['cpu'] for each in found) * 1e6:,.0f} / {one['cpu'] * 1e6:,.0f} µs"
     return Row("shared", words, rest, bound=BOUND, sides=sides)
+
+
+def one_alone(starter: subprocess.Popen[str], microseconds: int, few: int, many: int) -> Figures:
+    """What one of our ranks takes: the median of several, as all ratios are to it."""
+    found = [slope(starter, "alone", 1, microseconds, few, many) for _ in range(_BASES)]
+    return {key: median(each[key] for each in found) for key in FIGURES}
 
 
 def slope(

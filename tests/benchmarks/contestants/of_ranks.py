@@ -46,7 +46,7 @@ def _workers() -> lz.Executor:
 
 
 def shared(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
-    yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers(), chunk_size=int(__import__("os").environ.get("CH","8"))))
+    yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers()))
     dist.barrier()  # the place where ranks meet is rank 0's
 
 
