@@ -32,7 +32,7 @@ def pipeline(size: int, rank: int) -> lz.Pipeline[Any]:
 def main(steps: int, state: str | None = None) -> None:
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    executor = lz.torch.shared(lz.processes(2), dist.group.WORLD)
+    executor = lz.torch.shared(lz.processes(2), dist.group.WORLD, chunk_size=8)
     batches = lz.torch.loader(pipeline(size, rank), executor, state and json.loads(state))
     found = []
     for _, batch in zip(range(steps), batches, strict=False):
