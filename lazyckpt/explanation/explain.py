@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import groupby
 from operator import attrgetter
@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain, runnable
-from lazyckpt.core.checks import plural
+from lazyckpt.core.checks import checked, plural, positive
 from lazyckpt.core.content import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
@@ -21,7 +21,9 @@ from lazyckpt.core.show import WIDTH, show
 from lazyckpt.core.stages import stepping
 from lazyckpt.executors.executor import Executor, Part, as_executor
 from lazyckpt.executors.ipc.serialization import has_cloudpickle
+from lazyckpt.executors.sharing.executor import SharedExecutor, is_dealt
 from lazyckpt.explanation.layout import LINE, laid_out
+from lazyckpt.explanation.repeats import WORDS, Kind, kinds, sentence, warning
 from lazyckpt.explanation.warnings import pipelines, warnings
 from lazyckpt.pictures.html import caption, framed, remark
 from lazyckpt.pictures.tables import Table
@@ -47,6 +49,8 @@ class ExplainedStage:
             from any item on, "vectorized" many at once.
         where: Who makes its items, and how many ahead.
         state_bytes: Its entry in the JSON of a state, at the beginning.
+        ranks: Which of its items each rank makes, if `explain` was told how many there are:
+            "its part", "all, or shared" or "all".
     """
 
     stage: str
@@ -55,6 +59,7 @@ class ExplainedStage:
     lanes: tuple[str, ...]
     where: str
     state_bytes: int
+    ranks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Explanation:
             behind it.
         parts: Stages that run together, as they are shown, and where.
         memory: What is held ahead of the consumer.
+        sharing: What all ranks make in sum, and what they would if they shared it; "" if
+            `explain` wasn't told how many there are.
         warnings: What to look at twice, a sentence each.
     """
 
@@ -73,6 +80,7 @@ class Explanation:
     parts: tuple[Part, ...]
     memory: str
     warnings: tuple[str, ...]
+    sharing: str = ""
 
     @property
     def layout(self) -> str:
@@ -85,9 +93,9 @@ class Explanation:
         if width < _LEAST:
             found = [_where(few).to_text(width), *rest]
         else:
-            table = Table(_NAMES, [*map(_cells, few)])
+            table = Table(_names(few), [*map(_cells, few)])
             found = [laid_out(self.parts, width), "", table.to_text(width), *rest]
-        said = [self.memory, *(f"warning: {each}" for each in self.warnings)]
+        said = [self.memory, self.sharing, *(f"warning: {each}" for each in self.warnings)]
         for text in filter(None, said):
             words = " ".join(text.split())
             found += ["", *wrap(words, min(width, WIDTH), subsequent_indent="  ")]
@@ -102,7 +110,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         few, rest = _shown(self.stages)
         warned = "".join(remark(each, is_warning=True) for each in self.warnings)
-        said = "".join(map(remark, filter(None, [*rest, self.memory])))
+        said = "".join(map(remark, filter(None, [*rest, self.memory, self.sharing])))
         body = f"{_where(few).to_html(code='stage')}{said}{warned}"
         return framed(caption(_TITLE, [plural(len(self.warnings), "warning")]) + body, _TITLE)
 
@@ -110,12 +118,17 @@ class Explanation:
         yield import_module("rich.text").Text(self.to_text(options.max_width))
 
 
-def explain(pipeline: Chain, executor: Executor | None = None) -> Explanation:
+def explain(
+    pipeline: Chain, executor: Executor | None = None, *, ranks: int | None = None
+) -> Explanation:
     """Say what a run would do, and what to look at twice. Reads no data and starts nothing.
 
     Args:
         pipeline: The pipeline to run.
         executor: The executor to run it with; None is `inline()`.
+        ranks: The number of ranks of the job, however many `shard` was built for. The text
+            then also shows which stages every rank runs for all items, what sharing that
+            work would save, and a warning if ranks repeat it.
 
     Returns:
         An `Explanation`, whose text has a line for each segment of the pipeline, its stages,
@@ -137,12 +150,36 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> Explanation:
 to mix items, put shuffle before batch
     """
     chain: Chain = runnable("explain", pipeline)
+    if ranks is not None:
+        checked("explain", "ranks", ranks, positive)
     chosen = as_executor(executor) or Executor(explain, {})
     parts = chosen.explain(chain)
     begin = init(chain)
-    stages = _stages(chain, _placed(chain, deque(parts), 0), "", chain.entries, begin.position)
-    warned = *warnings(chain), *_unsent(chain, chosen)
-    return Explanation(tuple(stages), tuple(parts), "\n".join(chosen.memory(chain)), warned)
+    stages = [*_stages(chain, _placed(chain, deque(parts), 0), "", chain.entries, begin.position)]
+    warned = [*warnings(chain, late_shards=ranks is None), *_unsent(chain, chosen)]
+    sharing = ""
+    if ranks is not None:
+        shared = isinstance(chosen, SharedExecutor)
+        stages, sharing, more = _of_ranks(chain, stages, ranks, shared=shared)
+        warned += more
+    memory = "\n".join(chosen.memory(chain))
+    return Explanation(tuple(stages), tuple(parts), memory, tuple(warned), sharing)
+
+
+def _of_ranks(
+    chain: Chain, stages: list[ExplainedStage], ranks: int, *, shared: bool
+) -> tuple[list[ExplainedStage], str, list[str]]:
+    """The stages with what each rank makes of them, that in words, and warnings."""
+    if not is_dealt(chain):
+        return stages, "", ["the pipeline has no shard: each rank gets all items"]
+    found = kinds(chain)
+    names: dict[Kind, list[str]] = {kind: [] for kind in WORDS}
+    for each in stages:
+        names[found[each.stage]].append(each.name)
+    said = sentence(ranks, names, None if chain.calls[0].chains else chain.machines[0].length)
+    told = [replace(each, ranks=WORDS[found[each.stage]]) for each in stages]
+    is_warned = ranks > 1 and names["shareable"] and not shared
+    return told, said, [warning(ranks, names)] if is_warned else []
 
 
 class _Placed(NamedTuple):
@@ -238,7 +275,12 @@ def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
 def _cells(stage: ExplainedStage) -> tuple[str, ...]:
     size = f"{stage.state_bytes} B" if stage.state_bytes else ""
     name = f"{stage.stage} {stage.name}"
-    return name, " ".join(stage.lanes) or "step", size
+    more = (stage.ranks,) if stage.ranks else ()
+    return name, " ".join(stage.lanes) or "step", size, *more
+
+
+def _names(stages: Sequence[ExplainedStage]) -> tuple[str, ...]:
+    return (*_NAMES, "each rank makes") if any(each.ranks for each in stages) else _NAMES
 
 
 def _where(stages: Sequence[ExplainedStage]) -> Table:
@@ -246,7 +288,7 @@ def _where(stages: Sequence[ExplainedStage]) -> Table:
     rows: list[tuple[str, ...] | str] = []
     for where, together in groupby(stages, attrgetter("where")):
         rows += [where, *((f"{each.stage} {each.text}", *_cells(each)[1:]) for each in together)]
-    return Table(_NAMES, rows)
+    return Table(_names(stages), rows)
 
 
 def _shown(stages: Sequence[ExplainedStage]) -> tuple[Sequence[ExplainedStage], list[str]]:

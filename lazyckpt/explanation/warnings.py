@@ -18,8 +18,8 @@ _SHUFFLES = {"shuffle", "block_shuffle", "local_shuffle"}
 _KEEPING = {"tap", "predicate"}  # roles of functions that leave items as they are
 
 
-def warnings(chain: Chain) -> Iterator[str]:
-    """A sentence for each; the joined pipelines' too."""
+def warnings(chain: Chain, *, late_shards: bool = True) -> Iterator[str]:
+    """A sentence for each; the joined pipelines' too. Without `late_shards`, none of those."""
     if chain.partings:
         yield (
             f"each rank has a state of its own, for ranks are at different places behind "
@@ -29,6 +29,8 @@ def warnings(chain: Chain) -> Iterator[str]:
     shown: dict[tuple[str, str], Call] = {}
     for label, each in pipelines(chain):
         yield from _of_one(each)
+        if late_shards:
+            yield from _late_shards(each)
         for number, (call, entry) in enumerate(zip(each.calls, each.entries, strict=True), 1):
             if call.arguments.get("seed") is not None:
                 key = call.name, entry.arguments
@@ -54,7 +56,6 @@ def pipelines(chain: Chain, label: str = "") -> Iterator[tuple[str, Chain]]:
 def _of_one(chain: Chain) -> Iterator[str]:
     yield from _changing_subsets(chain)
     yield from _shuffled_batches(chain)
-    yield from _late_shards(chain)
     for call, machine in zip(chain.calls, chain.machines, strict=True):
         upstream = machine.upstream
         if upstream is not None and machine.rate.epochs == upstream.length == math.inf:

@@ -22,6 +22,7 @@ from harness import BY_HAND, OURS, PEERS, Case, Contest, Row, Terms, hold
 from items import items
 from report import Report, update
 from scaling import scaling
+from shared import shared
 from shuffles import shuffles
 from workloads import CONTESTS
 
@@ -43,6 +44,7 @@ CASES: dict[str, list[Case | Contest]] = {
     "W12": [],
     "shuffles": [shuffles],
     "items": [items],
+    "shared": [shared],
 }
 for contest in CONTESTS:
     CASES[contest.row].append(contest)

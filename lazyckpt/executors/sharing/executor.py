@@ -44,7 +44,7 @@ class SharedExecutor(PoolExecutor):
         return inner._replace(start=start, start_reader=reader, can_stream=False)
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
-        if not _is_dealt(chain):
+        if not is_dealt(chain):
             raise PipelineError(
                 "shared: the pipeline has no shard, so that nothing says which items are this "
                 "rank's; add shard(num_shards=..., index=...), or run it with "
@@ -61,9 +61,9 @@ class SharedExecutor(PoolExecutor):
         return super().open(chain, gate)
 
 
-def _is_dealt(chain: Chain) -> bool:
+def is_dealt(chain: Chain) -> bool:
     """Whether a stage says which of several ranks this is, though there may be one."""
-    inner = any(_is_dealt(each) for call in chain.calls for each in call.chains)
+    inner = any(is_dealt(each) for call in chain.calls for each in call.chains)
     return inner or any("num_shards" in call.arguments for call in chain.calls)
 
 

@@ -24,7 +24,7 @@ def shared(
     executor: Executor,
     group: dist.ProcessGroup | None = None,
     *,
-    chunk_size: int = 8,
+    chunk_size: int = 32,
     timeout: float = 60.0,
 ) -> Executor:
     """Have each item before `shard` made by one rank of a process group, and sent to all.
@@ -60,7 +60,9 @@ def shared(
         executor: The workers of each rank: `processes(...)`, `threads(...)` and others.
         group: The process group, of any backend; None is that of all ranks. All its
             ranks call this at the same time.
-        chunk_size: How many items, or files that are read, are made at a time and sent together.
+        chunk_size: Items per message. Each message costs each rank some 0.2 ms of its reader's
+            time, so items that are quickly made want many; a worker has to make all of them
+            before any is sent. What `flat_map` makes of a file is always a message of its own.
         timeout: Seconds to wait for ranks that don't come, and for one that is awaited and
             says nothing: not for one that trains, compiles or saves.
 

@@ -32,8 +32,9 @@ def pipeline(size: int, rank: int) -> lz.Pipeline[Any]:
 def main(steps: int, state: str | None = None) -> None:
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    executor = lz.torch.shared(lz.processes(2), dist.group.WORLD)
-    batches = lz.torch.loader(pipeline(size, rank), executor, state and json.loads(state))
+    executor = lz.torch.shared(lz.processes(2), dist.group.WORLD, chunk_size=8)
+    own = pipeline(size, rank)
+    batches = lz.torch.loader(own, executor, state and lz.rebase(json.loads(state), own))
     found = []
     for _, batch in zip(range(steps), batches, strict=False):
         found.append([batch["tokens"].tolist(), json.dumps(batches.state_dict())])

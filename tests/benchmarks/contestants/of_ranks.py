@@ -1,0 +1,134 @@
+"""One rank's batches, by each library as it documents that for many ranks.
+
+Each function has the rank, the number of ranks, the number of documents, and a tokenizer
+that takes the number of one and returns its tokens. It yields batches of packed rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch.distributed as dist
+
+import lazyckpt as lz
+
+ROW = 512  # tokens
+BINS = 8
+BATCH = 2  # rows
+WORKERS = 2
+FILES = 16
+READ_AHEAD = 128  # documents that are packed together where that is done by hand
+
+Tokenize = Callable[[int], "np.ndarray[Any, Any]"]
+
+
+def is_kept(tokens: np.ndarray[Any, Any]) -> bool:
+    return len(tokens) % 8 != 3
+
+
+def dealt(documents: lz.Pipeline[Any], rank: int, size: int) -> lz.Pipeline[Any]:
+    """What each of our ranks does itself, also where they share the work before."""
+    rows = documents | lz.pack_first_fit(ROW, num_bins=BINS)
+    mine = rows | lz.shard(num_shards=size, index=rank, remainder="drop")
+    return mine | lz.batch(BATCH, collate=lz.stack)
+
+
+def _run(rank: int, size: int, n: int, tokenize: Tokenize, executor: lz.Executor) -> Iterator[Any]:
+    documents = lz.source(range(n)) | lz.shuffle(seed=0) | lz.map(tokenize) | lz.filter(is_kept)
+    with lz.run(dealt(documents, rank, size), executor=executor) as run:
+        yield from run
+
+
+def _workers() -> lz.Executor:
+    return lz.processes(WORKERS, start_method="fork")
+
+
+def shared(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
+    yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers()))
+    dist.barrier()  # the place where ranks meet is rank 0's
+
+
+def alone(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
+    return _run(rank, size, n, tokenize, _workers())
+
+
+def packed(documents: Iterable[np.ndarray[Any, Any]]) -> Iterator[np.ndarray[Any, Any]]:
+    """First fit, by hand."""
+    bins: list[list[Any]] = []
+    for tokens in documents:
+        for each in bins:
+            if sum(map(len, each)) + len(tokens) <= ROW:
+                each.append(tokens)
+                break
+        else:
+            bins.append([tokens])
+    for each in bins:
+        row = np.zeros(ROW, np.int32)
+        row[: sum(map(len, each))] = np.concatenate(each)
+        yield row
+
+
+def _of_datasets(rank: int, size: int, n: int, tokenize: Tokenize, files: int) -> Iterable[Any]:
+    from datasets import IterableDataset
+    from datasets.distributed import split_dataset_by_node
+    from torch.utils.data import DataLoader
+
+    def read(file: list[int]) -> Iterator[dict[str, int]]:
+        return ({"n": number} for each in file for number in range(each, n, files))
+
+    def rows(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
+        return {"tokens": [*packed(filter(is_kept, map(tokenize, batch["n"])))]}
+
+    data = IterableDataset.from_generator(read, gen_kwargs={"file": [*range(files)]})
+    made = data.shuffle(seed=0, buffer_size=100).map(
+        rows, batched=True, batch_size=READ_AHEAD, remove_columns=["n"]
+    )
+    mine = split_dataset_by_node(made, rank, size)
+    return DataLoader(mine, batch_size=BATCH, num_workers=min(WORKERS, max(1, files // size)))
+
+
+def datasets(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterable[Any]:
+    return _of_datasets(rank, size, n, tokenize, FILES)
+
+
+def datasets_of_one_file(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterable[Any]:
+    return _of_datasets(rank, size, n, tokenize, 1)
+
+
+def accelerate(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterable[Any]:
+    import torch
+    from accelerate import PartialState
+    from accelerate.data_loader import prepare_data_loader
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+    class Rows(IterableDataset[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            worker = get_worker_info()
+            numbers = np.random.default_rng(0).permutation(n)[worker.id :: worker.num_workers]
+            for begin in range(0, len(numbers), READ_AHEAD):
+                some = numbers[begin : begin + READ_AHEAD].tolist()
+                yield from packed(filter(is_kept, map(tokenize, some)))
+
+    PartialState(cpu=True)
+    return prepare_data_loader(
+        DataLoader(Rows(), batch_size=BATCH, num_workers=WORKERS),
+        num_processes=size,
+        process_index=rank,
+        put_on_device=True,
+        device=torch.device("cpu"),
+        dispatch_batches=True,
+    )
+
+
+def grain(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterable[Any]:
+    from grain import MapDataset
+    from grain.experimental import FirstFitPackIterDataset
+
+    mine = MapDataset.range(n).shuffle(seed=0)[rank::size].map(tokenize)
+    kept = mine.to_iter_dataset().filter(is_kept).map(lambda tokens: {"tokens": tokens})
+    rows = FirstFitPackIterDataset(
+        kept, length_struct={"tokens": ROW}, num_packing_bins=BINS, shuffle_bins=False
+    )
+    return rows.batch(BATCH)
