@@ -123,7 +123,7 @@ class KeptPool(FuturesPool):
         options = {
             "name": self._name, "namespace": "lazyckpt", "get_if_exists": True,
             "lifetime": "detached", "num_cpus": 0, "max_concurrency": 100_000,
-            "scheduling_strategy": scheduling.NodeAffinitySchedulingStrategy(here, soft=True),
+            "scheduling_strategy": scheduling.NodeAffinitySchedulingStrategy(here, soft=False),
         }  # fmt: skip
         return self._ray.remote(Keeper).options(**options).remote()
 
