@@ -327,6 +327,23 @@ def test_tables_say_who_is_ahead_and_who_is_missing(tmp_path: Path) -> None:
     assert "| n, an item | 0.01 | flat | ns of 10: 1, 100: 1 |" in found
 
 
+def test_a_library_that_is_ahead_no_longer_is_not_said_to_be(tmp_path: Path) -> None:
+    w1 = {"name": "W1", "compared": "ints through map, filter, batch of 32"}
+    w7 = {"name": "W7", "compared": "a new process: imports, the first item", "unit": "ms"}
+    rows = [
+        *(row("toolz", 90.0, **w1), row("lazyckpt", 1100.0, **w1)),
+        *(row("toolz", 90.0, **w7), row("lazyckpt", 80.0, **w7)),
+    ]
+    (tmp_path / "rows.json").write_text(json.dumps({"rows": rows}))
+    found = printed(
+        tmp_path,
+        "import json; from pathlib import Path; from report import ahead, rows_of\n"
+        "print(*ahead(rows_of(json.loads(Path('rows.json').read_text()))), sep='\\n')",
+    )
+    (said,) = found.splitlines()
+    assert said.startswith("- **toolz** takes 90 ns per item against 1,100 ns")
+
+
 def test_the_figures_of_shuffles_are_those_of_today(tmp_path: Path) -> None:
     found = json.loads(printed(tmp_path, SHUFFLES))
     stored = json.loads((BENCHMARKS / "results.json").read_text())["rows"]

@@ -29,29 +29,48 @@ WRITING = NOTEBOOKS / "how-to/write-a-combinator.md"
 PEERS = NOTEBOOKS / "explanation/peers.md"
 PAGES = sorted(NOTEBOOKS.rglob("*.md"))
 
-TABLE = re.compile(r"^\| name \|.*\n(?:\|.*\n)+", re.MULTILINE)
-NAME = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
+GROUPS = ("sources", "mapping", "selecting", "grouping", "ordering", "joining")  # pages
+TABLES = re.compile(r"^## .*", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"^\| {py:func}`(\w+) <lazyckpt\.\w+>` \|", re.MULTILINE)
 
 
 def with_catalogue(text: str) -> str:
-    """The page with the table of all combinators as their docstrings have it."""
-    table = catalogue(NAME.findall(text))
-    return TABLE.sub(lambda _: table, text)
+    """The page with the tables of all combinators as their docstrings have it."""
+    return TABLES.sub(lambda _: catalogue(), text)
 
 
-def catalogue(order: list[str]) -> str:
-    """A row for every combinator, in that order; those that it lacks come last."""
-    places = {name: place for place, name in enumerate(order)}
-    found = sorted(lz.registry.values(), key=lambda each: places.get(each.name, len(places)))
-    head = ["name", "gives", "state", "a resume", "random access", "rank-free"]
-    rows = [head, ["---"] * len(head), *map(row, found)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+def catalogue() -> str:
+    """A table for each page of the reference, in its order, with a row for every combinator."""
+    head = ["name", "yields", "state", "on a resume", "random access", "rank-invariant"]
+    parts = []
+    for group in GROUPS:
+        page = (NOTEBOOKS / f"reference/{group}.md").read_text("utf-8")
+        names = [name for name in automatic(page, "lazyckpt") if name in lz.registry]
+        rows = [head, ["---"] * len(head), *[row(lz.registry[name]) for name in names]]
+        lines = [f"| {' | '.join(cells)} |\n" for cells in rows]
+        parts.append(f"## {title(page)}\n\n{''.join(lines)}")
+    return "\n".join(parts)
+
+
+def title(page: str) -> str:
+    return page.partition("\n")[0].removeprefix("# ")
+
+
+def automatic(page: str, module: str) -> list[str]:
+    """The names of a module that a page has out of their docstrings, in order."""
+    return [
+        name
+        for block in blocks(page, "{eval-rst}")
+        if f".. currentmodule:: {module}\n" in block
+        for name in re.findall(r"^\.\. auto(?:function|class|data):: (\w+)$", block, re.M)
+    ]
 
 
 def row(combinator: Combinator) -> list[str]:
     found = parsed(combinator.public)
     cells = [found.summary.removesuffix("."), *(sentence(found.sections[fact]) for fact in FACTS)]
-    return [f"`{combinator.name}`", *(cell.replace("|", "\\|") for cell in cells)]
+    name = f"{{py:func}}`{combinator.name} <lazyckpt.{combinator.name}>`"
+    return [name, *(cell.replace("|", "\\|") for cell in cells)]
 
 
 def executors() -> set[str]:
@@ -63,12 +82,8 @@ def executors() -> set[str]:
 
 def documented(module: str) -> set[str]:
     """The names of a module that the reference has out of their docstrings."""
-    found = set()
-    for page in (NOTEBOOKS / "reference").glob("*.md"):
-        for block in blocks(page.read_text("utf-8"), "{eval-rst}"):
-            if f".. currentmodule:: {module}\n" in block:
-                found |= set(re.findall(r"^\.\. auto(?:function|class|data):: (\w+)$", block, re.M))
-    return found
+    pages = (NOTEBOOKS / "reference").glob("*.md")
+    return {name for page in pages for name in automatic(page.read_text("utf-8"), module)}
 
 
 def examples() -> dict[str, str]:
@@ -99,7 +114,7 @@ def combinators() -> Iterator[Mapping[str, Callable[..., Any]]]:
 
 def test_the_catalogue_is_that_of_the_docstrings() -> None:
     text = CATALOGUE.read_text("utf-8")
-    assert len(TABLE.findall(text)) == 1
+    assert len(re.findall(r"^## ", text, re.MULTILINE)) == len(GROUPS)
     assert with_catalogue(text) == text
 
 

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from lazyckpt.cli.arguments import add_reading, at_least
+from lazyckpt.cli.index import READERS, format_of
 from lazyckpt.combinators.flat_map import flat_map
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
@@ -17,7 +18,6 @@ from lazyckpt.executors.local import processes
 from lazyckpt.io.conversion import FORMATS, LISTING, convert
 from lazyckpt.io.decompress import compression_from_suffix
 from lazyckpt.io.files import files
-from lazyckpt.io.index_command import READERS, format_of
 from lazyckpt.io.stream import iter_jsonl, iter_text
 from lazyckpt.pipeline import Pipeline
 

@@ -16,10 +16,9 @@ from lazyckpt.combinators.machines.packing import (
 from lazyckpt.combinators.machines.token_rows import (
     Features,
     Pad,
-    as_sequence,
-    filled_row,
+    cutting,
     padding,
-    part_of,
+    size_of,
 )
 from lazyckpt.combinators.schedule import Schedule, row_length
 from lazyckpt.core.checks import boolean, optional
@@ -64,6 +63,8 @@ def concat_then_split(
     segment. What goes on in the next row is a segment of its own there. An empty
     sequence leaves no trace.
 
+    Rows are filled when they are delivered: before `shard`, each rank fills its own rows only.
+
     Args:
         length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
             far in the epoch.
@@ -100,9 +101,10 @@ def concat_then_split(
 
     def rows(before: Read, anchor: Position, number: int, begin: int) -> Iterator[Placed]:
         size_of_row = room = length_after("concat_then_split", length, number)
-        parts: list[Features] = []
+        parts: list[Any] = []
         for item in before.items:
-            size, features = as_sequence("concat_then_split", item)
+            size = size_of("concat_then_split", item)
+            cut = None
             if begin > size:
                 raise SourceChanged(
                     f"concat_then_split: the state stands after token {begin} of a sequence "
@@ -110,19 +112,22 @@ def concat_then_split(
                 )
             while begin < size:
                 stop = min(size, begin + room)
-                parts.append(part_of(features, begin, stop))
+                if stop - begin == size:
+                    parts.append(item)
+                else:
+                    cut = cut or cutting("concat_then_split", item)
+                    parts.append(cut(begin, stop))
                 room -= stop - begin
                 begin = stop
                 if not room:
-                    row = filled_row("concat_then_split", parts, size_of_row, pad)
                     place = (before.last(), stop) if stop < size else (before.reached(), 0)
-                    yield place, row
+                    yield place, (parts, size_of_row)
                     number += 1
                     size_of_row = room = length_after("concat_then_split", length, number)
                     parts = []
             begin = 0
         if parts and not drop_last:
-            yield (before.reached(), 0), filled_row("concat_then_split", parts, size_of_row, pad)
+            yield (before.reached(), 0), (parts, size_of_row)
 
     def rereads(anchor: Position, begin: int) -> Reread:
         return Reread(anchor, 1 if begin else 0)
@@ -130,4 +135,4 @@ def concat_then_split(
     def check(begin: int) -> None:
         within("concat_then_split", begin)
 
-    return packed("concat_then_split", upstream, length, rows, rereads, check)
+    return packed("concat_then_split", upstream, length, pad, rows, rereads, check)

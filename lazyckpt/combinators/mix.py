@@ -6,15 +6,21 @@ from collections.abc import Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
 from lazyckpt.combinators.machines.join import joined, named, several
-from lazyckpt.combinators.machines.mixture import DROPPING, RESTARTING, Mixture, Stop
-from lazyckpt.combinators.machines.proportions import Proportions, Scheduled, weights_of
+from lazyckpt.combinators.machines.mixture import (
+    DROPPING,
+    RESTARTING,
+    Mixture,
+    Stop,
+    has_proportions,
+)
+from lazyckpt.combinators.machines.proportions import Scheduled, weights_of
 from lazyckpt.combinators.schedule import Schedule, known_weights
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, boolean, brief, natural, one_of, optional
 from lazyckpt.core.content import Entries, Entry
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import EPOCH_BITS, Machine, entered
-from lazyckpt.core.registry import Elastic
+from lazyckpt.core.registry import Elastic, registry
 from lazyckpt.core.show import show
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, StateMismatch
@@ -41,8 +47,11 @@ def _fitting(
     pipelines: tuple[Any, ...], weights: Any, seed: int | None, stop: str, deterministic: bool
 ) -> None:
     joined("mix", pipelines)
-    if deterministic and callable(weights):
-        raise ArgumentError(f"mix: deterministic=True wants fixed weights, got {show(weights)}")
+    if deterministic and not has_proportions(weights):
+        raise ArgumentError(
+            "mix: deterministic=True wants fixed weights, or a schedule of weights that hold "
+            f"until the next, got {show(weights)}"
+        )
     if deterministic and stop == DROPPING:
         raise ArgumentError(f"mix: stop={stop!r} draws, and has no deterministic=True; give a seed")
     if not deterministic and seed is None:
@@ -91,19 +100,12 @@ def _rebased(
     given = [counts[kept[n][0]] if n in kept else 0 for n in range(len(pipelines))]
     gone = sum(counts) - sum(given)
     if deterministic:
-        _check_proportions(Proportions(weights), given, gone)
+        forms = registry["mix"].recorded("weights", weights)
+        is_same = given == [*counts] and before.known["weights"] in forms
+        ended = ended if is_same else 2 * sum(counts) + ended % 2  # they begin here
     if stop == DROPPING:
         ended = 0  # one that has dropped out does so again, if it has no more
     return tuple(new), (*given, *[gone] * bool(gone)), ended
-
-
-def _check_proportions(share: Proportions, given: list[int], gone: int) -> None:
-    expected = [0] * len(given) if share.pattern is None else share.counts(sum(given) + gone)
-    if gone or given != expected:
-        raise Unfit(
-            f"deterministic proportions would have wanted counts {expected} by now, "
-            f"and they are {given}"
-        )
 
 
 def _kept(
@@ -193,7 +195,10 @@ def mix(
             until each (of a weight that isn't 0) has ended once, or forever. With
             "all_exhausted_without_replacement" it drops out, so that each item comes once.
         deterministic: By exact proportions instead of chance: after n items every pipeline
-            has given its share of n, to within less than one item.
+            has given its share of n, to within less than one item; or less than two, with more
+            than three pipelines whose shares have no common denominator up to 65,536. With a
+            `schedule` that isn't "linear", or after a `rebase` to other weights, proportions
+            begin anew wherever the weights change.
 
     Raises:
         ArgumentError: A pipeline to begin again is empty.
@@ -202,20 +207,21 @@ def mix(
 
     State:
         That of each pipeline, a count of items of each (`mix_counts` reads them),
-        and whether the end was reached, or which have dropped out.
+        and whether the end was reached, which have dropped out, or where proportions began.
 
     Resume:
         Re-reads what each pipeline does.
 
     Random access:
-        With `deterministic`, where all have it and the shares have a common
-        denominator up to 65,536.
+        With `deterministic`, where all have it. Otherwise a `shard` behind it passes over
+        items of other ranks, and makes none of them, where all have it.
 
     Rank-free:
         Where all are.
 
     Memory:
-        With `deterministic`, one pattern of as many ints as that denominator.
+        With `deterministic`, one pattern of as many ints as the common denominator, up to
+        65,536.
 
     Source:
         The proportions are described at `lazyckpt.combinators.machines.proportions`.

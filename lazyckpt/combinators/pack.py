@@ -100,6 +100,9 @@ def pack_first_fit(
     where it is filled up; and `positions`, int32, which count from 0 in each
     segment. An empty sequence leaves no trace.
 
+    Rows are filled when they are delivered. Before `shard`, each rank decides from the lengths
+    which row every sequence goes into, and fills its own rows only.
+
     Args:
         length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
             far in the epoch.

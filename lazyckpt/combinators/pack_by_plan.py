@@ -13,10 +13,10 @@ from lazyckpt.combinators.machines.token_rows import (
     REPADDED,
     Features,
     Pad,
-    as_sequence,
+    cutting,
     filled_row,
     padding,
-    part_of,
+    size_of,
 )
 from lazyckpt.combinators.plan_packing import PackingPlan
 from lazyckpt.core.call import Call
@@ -115,18 +115,19 @@ def _origins(upstream: Machine[Any], plan: PackingPlan, made: Callable[..., Any]
 
 
 def _row(plan: PackingPlan, pad: Pad | None, parts: list[Part], documents: list[Any]) -> Features:
-    pieces, length = [], plan.length
+    items, length = [], plan.length
     for (number, part, known), document in zip(parts, documents, strict=True):
-        size, features = as_sequence("pack_by_plan", document)
+        size = size_of("pack_by_plan", document)
         if size != known:
             raise SourceChanged(
                 f"pack_by_plan: document {number} has {size} tokens, where the plan was made "
                 f"for {known}; make the plan anew"
             )
         if size > length:
-            features = part_of(features, part * length, (part + 1) * length)
-        pieces.append(features)
-    return filled_row("pack_by_plan", pieces, length, pad)
+            cut = cutting("pack_by_plan", document)
+            document = cut(part * length, min((part + 1) * length, size))
+        items.append(document)
+    return filled_row("pack_by_plan", pad, (items, length))
 
 
 def _planned(

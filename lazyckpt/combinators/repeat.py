@@ -89,33 +89,49 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
 
     def flow(position: Position) -> Flow[A]:
         current = upstream.flow(position)
-        blocks, taken = blocks_of(current)
+        blocks, taken, pick_one = blocks_of(current)
+        epoch = upstream.epoch(position)
+        fresh = position == upstream.init(epoch)
+        empty = 0  # epochs in a row, from their beginning on
+        may_be_empty = count is None and not upstream.length
         passed = 0  # items of the flows before
 
+        def begin_again() -> bool:
+            """Begin the next epoch, if there is one."""
+            nonlocal current, blocks, taken, pick_one, passed, epoch, fresh, empty
+            if may_be_empty:
+                empty = empty + 1 if fresh and not taken() else 0
+                if empty >= most_empty:
+                    raise _empty(what)
+            if count is not None and is_over(epoch):
+                return False
+            epoch, fresh = epoch + 1, True
+            following = upstream.flow(upstream.init(epoch))
+            opened = blocks_of(following)
+            passed, current, (blocks, taken, pick_one) = passed + taken(), following, opened
+            return True
+
         def passes() -> Iterator[Iterator[A]]:
-            nonlocal current, blocks, taken, passed
-            epoch = upstream.epoch(position)
-            may_be_empty = count is None and not upstream.length
-            fresh = position == upstream.init(epoch)
-            empty = 0  # epochs in a row, from their beginning on
             while count != 0:
-                yield from blocks
-                if may_be_empty:
-                    empty = empty + 1 if fresh and not taken() else 0
-                    if empty >= most_empty:
-                        raise _empty(what)
-                if count is not None and is_over(epoch):
+                found = blocks
+                yield from found
+                if found is blocks and not begin_again():
                     return
-                epoch, fresh = epoch + 1, True
-                following = upstream.flow(upstream.init(epoch))
-                some, number = blocks_of(following)
-                passed, current, blocks, taken = passed + taken(), following, some, number
+
+        def pick(n: int, index: int) -> tuple[int, list[A]]:
+            found, own = pick_one(n, index)
+            while found < n and begin_again():
+                more, mine = pick_one(n - found, index - found)
+                found, own = found + more, own + mine
+            return found, own
 
         def place() -> tuple[Position, int]:
             reached, number = current.place() if current.place else (current.snapshot(), taken())
             return reached, passed + number
 
-        return in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken(), place)
+        found = in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken(), place)
+        found.pick = pick if (current.pick or current.fn) and count != 0 else None
+        return found
 
     return stateless(
         upstream,

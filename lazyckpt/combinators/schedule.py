@@ -26,6 +26,8 @@ from lazyckpt.errors import ArgumentError
 
 V = TypeVar("V")
 
+_FEW, _PARTS = 64, 256  # items of a straight line, and parts of one, that are taken at once
+
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Shown, Generic[V]):
@@ -51,6 +53,22 @@ class Schedule(Shown, Generic[V]):
             pairs = zip(before, after, strict=True)
             before = tuple([old + (new - old) * part for old, new in pairs])
         return cast(V, before)
+
+    def ends(self, items: int, n: int) -> tuple[int, V, V]:
+        """How many of the next n numbers of items one line of points has, and its values there.
+
+        It is cut where the values change much.
+
+        Returns:
+            How many numbers, and the values at the first and at the last one of them.
+        """
+        number = bisect(self.points, items, key=lambda point: point[0])
+        if number < len(self.points):
+            begin, end = self.points[number - 1][0], self.points[number][0]
+            n = min(n, end - items)
+            if self.interpolate is not None:
+                n = min(n, max(_FEW, (end - begin) // _PARTS))
+        return n, self(items), self(items + n - 1)
 
     def __repr__(self) -> str:
         if self.function is not None:

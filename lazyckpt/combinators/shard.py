@@ -63,8 +63,13 @@ def shard(
     Together the ranks get every item once; the lower ranks get one more where
     the number doesn't divide.
 
-    It reads other ranks' items, and drops them, only where there is no random
-    access: put it early. There, "repeat" re-reads the beginning of the stream.
+    With random access before it, no function is called for items of other ranks, so none fails
+    at them. Nor is one after a `mix` of pipelines that have random access, with `map` and
+    `repeat` between the two, unless workers make the items. Other streams are read for all
+    ranks, so put `shard` early. In the stages right before it only its own items are made:
+    `map`, `starmap`, `tap` and the `collate` of `batch` aren't called for others, and
+    `pack_first_fit`, `pack_best_fit` and `concat_then_split` don't fill the rows of others.
+    For a stream, "repeat" re-reads its beginning.
 
     Args:
         num_shards: The number of ranks, an int >= 1.

@@ -66,7 +66,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
         before, taken = position
         items, left = upstream.flow(before), min(n - taken, sys.maxsize)
         if left and items.has_blocks:
-            blocks, given = blocks_of(items)
+            blocks, given, _ = blocks_of(items)
             return in_blocks(
                 _first_of(blocks, left, given),
                 lambda: (items.snapshot(), taken + given()),

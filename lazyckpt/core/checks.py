@@ -160,8 +160,10 @@ def unrounded(stage: str, found: Array, parts: Iterable[Any]) -> Array:
         found: The array.
         parts: What it was made of.
     """
+    if found.dtype.kind not in "fc":
+        return found
     others = [part for part in parts if not _is_of_floats(part)]
-    if found.dtype.kind not in "fc" or not others or not (np.abs(found) >= _EXACT).any():
+    if not others or not (np.abs(found) >= _EXACT).any():
         return found
     for part in others:
         for value in np.array(part, object).ravel().tolist():

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, compress, islice
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -40,6 +41,7 @@ T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
 Position: TypeAlias = Any
+Pick: TypeAlias = Callable[[int, int], tuple[int, list[U]]]
 
 
 _NO_ITEMS: Iterator[Any] = iterate(())
@@ -60,6 +62,10 @@ class Flow(Generic[T]):
     `noting()` is the same flow with a `before` that is noted so, in place of one that has
     not begun: where items are dropped only that flow can tell.
 
+    `pick(n, index)` takes the next n items, of which only the one at `index` is wanted: it gives
+    how many there are, and a list of that one, if it is one of them. It is given where that
+    takes less than to make them all.
+
     `blocks` gives the same items as `pull`: one or the other is read. It comes with `taken`,
     which is right whatever interrupts it. `chunks` is there where workers make the items.
     """
@@ -71,6 +77,7 @@ class Flow(Generic[T]):
         "chunks",
         "fn",
         "noting",
+        "pick",
         "place",
         "pull",
         "snapshot",
@@ -88,6 +95,7 @@ class Flow(Generic[T]):
         place: Callable[[], tuple[Position, int]] | None = None,
         before: Callable[[], Position] | None = None,
         noting: Callable[[], Flow[T]] | None = None,
+        pick: Pick[Any] | None = None,
     ) -> None:
         self.pull = pull
         self.snapshot = snapshot
@@ -98,12 +106,19 @@ class Flow(Generic[T]):
         self.place = place
         self.before = before
         self.noting = noting
+        self.pick = pick
         self.block: Iterator[Any] = _NO_ITEMS  # at hand, out of `blocks`
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
         both = fn if inner is None else lambda x: fn(inner(x))
-        noting = self.noting
+        noting, pick = self.noting, self.pick
+
+        def picked(n: int, index: int) -> tuple[int, list[U]]:
+            assert pick is not None
+            found, own = pick(n, index)
+            return found, [fn(item) for item in own]
+
         return Flow(
             self.pull,
             self.snapshot,
@@ -112,6 +127,7 @@ class Flow(Generic[T]):
             blocks=self.blocks,
             before=self.before,
             noting=noting and (lambda: noting().map(fn)),
+            pick=pick and picked,
         )
 
     def placed(self, snapshot: Callable[[], Position]) -> Flow[T]:
@@ -204,6 +220,39 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     return compress(items, count), lambda: ENDLESS - remaining(count)
 
 
+def picking(
+    flow: Flow[U],
+) -> tuple[Iterator[U], Callable[[], int], Pick[U]]:
+    """As of `counted`, and the flow's `pick`, or one that calls what is pending once at most."""
+    items, taken = counted(flow)
+    pick = flow.pick or partial(_picked, flow.pull if flow.fn else items, flow.fn)
+    if items is flow.pull or not (flow.pick or flow.fn):  # it counts those too
+        return items, taken, pick
+    picked = 0
+
+    def counting(n: int, index: int) -> tuple[int, list[U]]:
+        nonlocal picked
+        found, own = pick(n, index)
+        picked += found
+        return found, own
+
+    return items, lambda: taken() + picked, counting
+
+
+def _picked(
+    items: Iterator[Any], fn: Callable[[Any], U] | None, n: int, index: int
+) -> tuple[int, list[U]]:
+    before = index if 0 <= index < n else n
+    found = _passed(items, before)
+    own = list(islice(items, 1)) if found == before < n else []
+    found += len(own) + _passed(items, n - before - len(own))
+    return found, own if fn is None else [fn(item) for item in own]
+
+
+def _passed(items: Iterator[Any], n: int) -> int:
+    return sum(1 for _ in islice(items, n))
+
+
 def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:
     """The flow, and its `before`, which is noted at each item where the flow has none."""
     if flow.before is None and flow.noting is not None:
@@ -255,12 +304,11 @@ def in_blocks(
     return Flow(pull, snapshot, None, taken, None, blocks, place, before)
 
 
-def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:
-    """The items of a flow as blocks, and a thunk that tells how many were taken."""
-    if flow.blocks is not None and flow.taken is not None and flow.has_blocks:
-        return flow.blocks, flow.taken
-    items, taken = counted(flow)
-    return (items,), taken
+def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int], Pick[U]]:
+    """The items of a flow as blocks, how many were taken, and its `pick`."""
+    items, taken, pick = picking(flow)
+    is_ready = flow.has_blocks and flow.pick is None
+    return (flow.blocks or ()) if is_ready else (items,), taken, pick
 
 
 def put_back(flow: Flow[U], block: Iterator[U]) -> None:
@@ -283,7 +331,7 @@ def next_walk(flow: Flow[U]) -> Iterator[U] | None:
 
 def pass_over(flow: Flow[Any], count: int) -> None:
     """Read items of a flow again, without what comes of them."""
-    found = 0
+    found = 0 if flow.pick is None else flow.pick(count, -1)[0]
     while found < count and flow.has_blocks and (block := next_walk(flow)) is not None:
         found += sum(1 for _ in islice(block, count - found))
     found += sum(1 for _ in islice(flow.pull, count - found))

@@ -125,7 +125,8 @@ class Machine(NamedTuple, Generic[T]):
     - `flow(position)`: the same items as an iterator
     - `epoch(position)`: the epoch that `init` was given
     - `skip(position, n)`: where n steps lead, or the end, and how many items they pass
-    - `item(position, n)`: the item behind n others, where there is one, made alone
+    - `item(position, n)`: the item behind n others, where there is one, made alone; None where
+      its flow has to make the items, as workers do
     - `length`: items an epoch; infinity if endless, None if only reading tells
     - `view`: the vectorized lane
 

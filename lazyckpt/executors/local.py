@@ -9,7 +9,9 @@ from typing import Any
 
 from lazyckpt.core.checks import Unfit, boolean, finite, function, natural, optional, positive
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
+from lazyckpt.executors.pools.pool import WorkerPool
 from lazyckpt.executors.pools.threads import ThreadPool
 
 
@@ -208,6 +210,11 @@ def processes(
         settings=settings,
         retries=retries,
     )
+
+    def start_each(handlers: list[Handler]) -> list[WorkerPool]:
+        pickled: list[Any] = []  # once for all of them
+        return [start(handlers, 1, number=n, shared=pickled) for n in range(workers)]
+
     patience = timeout and 2 * timeout + 1  # for its workers are late before it is
     return PoolSpec(
         start,
@@ -219,4 +226,5 @@ def processes(
         timeout=timeout,
         in_transit=module.ProcessPool.in_transit,
         slots=partial(module.slot_count, workers, buffer_size) if shared_memory else None,
+        start_each=start_each,
     )

@@ -262,7 +262,7 @@ class Lookahead:
 
         Its worker has numbered them from 0.
         """
-        if not task.is_run:
+        if not task.is_run or not (outcome.skipped or self._left_out or self._left_out_then):
             return task, outcome
         before, positions = self._left_out, outcome.positions
         skipped = tuple([(place, some.behind(before)) for place, some in outcome.skipped])
@@ -355,9 +355,7 @@ class Lookahead:
 
     def _found(self, pending: PendingTask | Exception | None) -> Outcome | None:
         """Return the outcome of a task if it is done."""
-        if not isinstance(pending, PendingTask):
-            return None
-        if pending.outcome is None and not self._pool.is_done(pending):
+        if not isinstance(pending, PendingTask) or not pending.is_done:
             return None
         with suppress(TaskLost):
             outcome = pending.outcome or self._pool.result(pending)

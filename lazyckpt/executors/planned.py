@@ -103,7 +103,7 @@ class Plan:
                 holds_items=below is not None,
             )
             flows = _DrivenFlows(work, may_wait=below is not None)
-            machine = machine._replace(flow=flows, view=None)
+            machine = machine._replace(flow=flows, item=None, view=None)
         assert machine is not None
         return machine
 

@@ -37,6 +37,8 @@ class PoolSpec(NamedTuple):
 
     Attributes:
         start: Makes a pool of so many workers that can do the handlers' tasks.
+        start_each: Makes a pool for each of several threads that drive them. None where one
+            pool may be driven by all of them.
         workers: How many workers.
         noun: What one is called.
         buffer_size: Items to have ready.
@@ -65,6 +67,7 @@ class PoolSpec(NamedTuple):
     slots: Callable[[int], int] | None = None
     worker_init: Callable[[int], Any] | None = None
     check: Callable[[Chain], None] | None = None
+    start_each: Callable[[list[Handler]], list[WorkerPool]] | None = None
 
     @property
     def ahead(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import dropwhile, starmap
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain
@@ -124,14 +125,22 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                     f"random access, and {call!r} comes after it; put {call.name} where there "
                     "still is some, such as over the files"
                 )
-            elif last := next((each for each, made in before if _ends_random_access(made)), None):
+            elif behind := list(dropwhile(lambda pair: not _ends_random_access(pair[1]), before)):
+                (last, _), *others = behind
+                passes = last.name == "mix" and all(starmap(_passes_over, others))
                 yield (
-                    f"every rank makes all items of {_short(last)} and drops those of others: "
+                    f"{'with workers, ' if passes else ''}every rank reads all that comes before "
+                    f"{_short(last)}, for other ranks too: "
                     f"there is no random access behind it, and {call!r} comes after it; put "
                     f"{call.name} before it, where its documentation says under Rank-free "
                     "whether ranks still have one state"
                 )
         before.append((call, machine))
+
+
+def _passes_over(call: Call, machine: Machine[Any]) -> bool:
+    """Whether of a mixture before a stage no items are made that are passed over behind it."""
+    return call.name == "repeat" or (call.combinator.pointwise and not machine.owns)
 
 
 def _ends_random_access(machine: Machine[Any]) -> bool:

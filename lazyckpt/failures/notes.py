@@ -185,8 +185,9 @@ def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
         held |= {id(v.func) for v in frame.f_locals.values() if isinstance(v, partial)}
         found = [c for c in every if any(id(v) in held and _is_distinctive(v) for v in _values(c))]
         if not found:
-            name = frame.f_code.co_qualname.partition(".")[0]
-            found = [call for call in every if call.name == name]
+            # What several stages have in common is told the one that it works for.
+            names = frame.f_code.co_qualname.partition(".")[0], frame.f_locals.get("stage")
+            found = [call for call in every if call.name in names]
     if not found and (not isinstance(error, PipelineError) or isinstance(error, SourceChanged)):
         # From within an iterable, of which the traceback tells nothing.
         found = [

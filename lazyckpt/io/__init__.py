@@ -6,12 +6,11 @@
 
 Names are imported when first used. Each module imports only from those before it:
 
-- locks, cache, mapped_arrays, glob_paths, range_cache, storage, remote, files, progress, index
-- file_object, decompress, lru_cache, block_compressed, gzip
-- content, rows, lines, records
-- arrow_columns, arrow_schemas, row_groups
+- cache, range_cache, storage, remote, decompress, content, files
+- rows, index, records
+- arrow_columns, row_groups
 - text, csv and a reader for each other format
-- stream, writers, conversion, index_command
+- stream, writers, conversion
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lazyckpt.errors import ArgumentError
+from lazyckpt.io.cache import LRUCache
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.lru_cache import LRUCache
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module
 

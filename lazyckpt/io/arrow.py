@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.arrow_columns import TEXTS
-from lazyckpt.io.file_object import FileObject
 from lazyckpt.io.row_groups import CACHE_BYTES, RowGroup, RowGroupRows, group_entries, opened
 from lazyckpt.io.rows import RecordError, decoding
-from lazyckpt.io.storage import File, is_local, optional_module, storage_of
+from lazyckpt.io.storage import File, FileObject, is_local, optional_module, storage_of
 
 _LONGEST_HEAD = 1 << 20  # bytes that may say what a record batch is
 

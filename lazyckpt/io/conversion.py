@@ -18,13 +18,12 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import Unfit, boolean, brief, checked, one_of, positive
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError, StorageError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.cache import FULL, atomic_writer, write_atomically
+from lazyckpt.io.cache import FULL, atomic_writer, exclusive_lock, write_atomically
 from lazyckpt.io.files import Files
-from lazyckpt.io.locks import exclusive_lock
-from lazyckpt.io.progress import progress_bar
 from lazyckpt.io.storage import storage_of
 from lazyckpt.io.tokens import MEGATRON_TYPES, numbers_check
 from lazyckpt.io.writers import JsonLinesWriter, ParquetWriter, TarWriter, TokensWriter, Writer
+from lazyckpt.monitoring.bar import progress_bar
 from lazyckpt.pipeline import Pipeline, run
 from lazyckpt.run import Run
 

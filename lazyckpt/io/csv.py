@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import Unfit, checked, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
+from lazyckpt.io.cache import Uint64Array
 from lazyckpt.io.content import CHUNK, ChecksummedChunks, Compression, ContentScan
-from lazyckpt.io.file_object import ChunkStream
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.lines import encoding_check
-from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows, decoding
-from lazyckpt.io.storage import File
-from lazyckpt.io.text import is_utf8
+from lazyckpt.io.storage import ChunkStream, File
+from lazyckpt.io.text import encoding_check, is_utf8
 
 _BOM = codecs.BOM_UTF8
 _FLUSH = 1 << 16  # records whose places are given at once
@@ -208,7 +206,7 @@ class CsvRows(Records[dict[str, str]]):
             return []
         if (end := int(entries[0])) > self.options.max_record_bytes:
             raise RecordError(f"{file.path}: its header has {end:,} bytes")
-        content = self._content(number).read_ranges(file, [(0, end)])[0]
+        content = self._content(file).read_ranges(file, [(0, end)])[0]
         content = content.removeprefix(_BOM) if self.scan.has_bom else content
         with decoding(file):
             lines = io.StringIO(content.decode(self._encoding), newline="")

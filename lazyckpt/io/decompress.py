@@ -162,6 +162,7 @@ _OTHERS = {  # formats that aren't read: what decompresses them, and their first
     "zip": ("unzip -p", rb"PK\x03\x04"),
     "7z": ("7z x -so", rb"7z\xbc\xaf\x27\x1c"),
 }
+_UNREAD = {name.lower(): name for name in _OTHERS}
 _HEAD = 4  # bytes that say what a file is
 _PADDED = {"gzip", "xz"}  # zeros may stand between pieces
 
@@ -169,9 +170,8 @@ _PADDED = {"gzip", "xz"}  # zeros may stand between pieces
 def compression_from_suffix(path: str) -> str | None:
     """Return the compression that a file name ends with, of those that are read from the front."""
     suffix = path.rpartition(".")[2].lower()
-    for name in _OTHERS:
-        if suffix == name.lower():
-            raise ArgumentError(f"{path}: .{suffix} isn't read; {_advice(name, path)}")
+    if suffix in _UNREAD:
+        raise ArgumentError(f"{path}: .{suffix} isn't read; {_advice(_UNREAD[suffix], path)}")
     return _SUFFIXES.get(suffix)
 
 

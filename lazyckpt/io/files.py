@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import at_least, boolean, brief, checked
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
-from lazyckpt.io.cache import write_atomically
+from lazyckpt.io.cache import short_digest, write_atomically
 from lazyckpt.io.content import open_content
-from lazyckpt.io.glob_paths import inode
-from lazyckpt.io.mapped_arrays import short_digest
 from lazyckpt.io.range_cache import BLOCK, RangeCache
-from lazyckpt.io.storage import File, describe_change, is_local, storage_of
+from lazyckpt.io.storage import File, describe_change, inode, is_local, storage_of
 
 CACHE_BYTES = 1 << 34
 

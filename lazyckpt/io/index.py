@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,31 +16,41 @@ from lazyckpt.combinators.source import source
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.io.cache import (
+    SMALL,
+    LRUCache,
+    Uint64Array,
+    array_footer,
     atomic_writer,
     build_lock,
     cache_bytes,
     cache_errors,
     cache_folder,
+    map_array,
     remove_abandoned,
     remove_unused,
+    short_digest,
+    write_array,
 )
 from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.mapped_arrays import (
-    SMALL,
-    Uint64Array,
-    array_length,
-    map_array,
-    short_digest,
-    stored_checksum,
-    write_array,
-)
-from lazyckpt.io.progress import progress_bar
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, check_unchanged, open_limit, relative_path
+from lazyckpt.monitoring.bar import progress_bar
 from lazyckpt.pipeline import run
 
 _KEPT = 1 << 26  # bytes of entries that are kept in memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entries of a file."""
+
+    values: Uint64Array
+
+    @property
+    def size(self) -> int:
+        """What they take of what may be kept: their bytes, or a place among what is mapped."""
+        return self.values.nbytes if self.values.nbytes <= SMALL else 4 * _KEPT // open_limit()
 
 
 class Scan(Protocol):
@@ -97,24 +108,12 @@ class Index:
     ) -> None:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
-        self._kept: dict[int, Uint64Array] = {}
-        self._size = 0  # of what is kept
-        executor = as_executor(executor)
-        found = _read_counts(self._counts_path, len(files))
-        self.counts, self.sums = (self._build(executor, progress) if found is None else found).T
+        self._entries = LRUCache[_Entries](_KEPT)
+        self.counts, self.sums = self._build(as_executor(executor), progress).T
 
     def entries(self, number: int) -> Uint64Array:
-        """The entries of a file; of several columns in rows."""
-        found = self._kept.get(number)
-        return self._keep(number) if found is None else found
-
-    def _keep(self, number: int) -> Uint64Array:
-        found = self._open(number)
-        if self._size + _cost(found) > _KEPT:  # as one that is used again is soon opened again
-            self._kept, self._size = {}, 0
-        self._kept[number] = found
-        self._size += _cost(found)
-        return found
+        """The entries of a file, mapped into memory; of several columns in rows."""
+        return self._entries.get(number, lambda: self._open(number)).values
 
     def path(self, number: int) -> str:
         """Where the entries of a file are kept."""
@@ -138,8 +137,7 @@ class Index:
         names = [_key(file, self.scan, self.folder) for file in self.files]
         return os.path.join(self.folder, f"{short_digest(*names)}.counts")
 
-    def _open(self, number: int) -> Uint64Array:
-        """The entries of a file, mapped into memory; of several columns in rows."""
+    def _open(self, number: int) -> _Entries:
         found = map_array(self.path(number), self.scan.columns)
         if found is None:  # lost since, or damaged
             write_entries(self.scan, self.folder, self.files[number])
@@ -149,51 +147,37 @@ class Index:
                 f"the index of {self.files[number].path} is damaged: remove {self.path(number)} "
                 f"and {self._counts_path}"
             )
-        return found
+        return _Entries(found)
 
     def _build(self, executor: Executor | None, progress: bool) -> NDArray[np.int64]:
         path = self._counts_path
-        with (
-            cache_errors(self.folder),
-            build_lock(
-                f"{path}.lock", lambda: _read_counts(path, len(self.files)) is not None
-            ) as todo,
-        ):
-            if todo:
+        find = partial(_read_counts, path, len(self.files))
+        with cache_errors(self.folder), build_lock(f"{path}.lock", find) as found:
+            if found is None:
                 remove_abandoned(self.folder)
                 if self.folder == cache_folder():
                     remove_unused(self.folder, cache_bytes())
-                self._scan_all(executor, progress)
-                numbers = range(len(self.files))
-                pairs = [(self._count(n), stored_checksum(self.path(n))) for n in numbers]
+                found = self._scan_all(executor, progress)
                 with atomic_writer(path) as temporary:
-                    write_array(temporary, [np.array(pairs, np.uint64)], 2)
-        found = _read_counts(path, len(self.files))
-        if found is None:
-            raise PipelineError(f"the index {path} was removed while it was built")
+                    write_array(temporary, [found], 2)
         return found
 
-    def _count(self, number: int) -> int:
-        size = array_length(self.path(number))
-        if size is None:
-            raise PipelineError(
-                f"the index of {self.files[number].path} isn't in {self.folder}: an executor's "
-                "workers have to write to the same folder, and nobody may remove it meanwhile"
-            )
-        return _rows(size, self.scan)
-
-    def _scan_all(self, executor: Executor | None, progress: bool) -> None:
-        paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
-        new = [file for file, path in paths.items() if array_length(path) is None]
+    def _scan_all(self, executor: Executor | None, progress: bool) -> NDArray[np.int64]:
+        """How many rows each file has, and a checksum; those that have no entries are scanned."""
+        known = [array_footer(self.path(number)) for number in range(len(self.files))]
+        new = [file for file, footer in zip(self.files, known, strict=True) if footer is None]
         pipeline = source(new) | mapped(partial(_scanned, self.scan, self.folder))
         with run(pipeline, executor=executor) as done:
-            errors = [
-                error for error in progress_bar(done, len(new), progress, "index", "file") if error
-            ]
+            scanned = list(progress_bar(done, len(new), progress, "index", "file"))
+        errors = [each for each in scanned if isinstance(each, PipelineError)]
         if errors:
             if len(errors) > 1:
                 errors[0].add_note(f"{len(errors) - 1:,} more files can't be indexed")
             raise errors[0]
+        rest: Iterator[Any] = iter(scanned)
+        pairs = [footer or next(rest) for footer in known]
+        counts = [(_rows(entries, self.scan), checksum) for entries, checksum in pairs]
+        return np.array(counts, np.int64).reshape(-1, 2)
 
 
 def index(
@@ -232,32 +216,27 @@ def index(
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
 
 
-def _cost(entries: Uint64Array) -> int:
-    """What entries take of what may be kept: their bytes, or a place among what is mapped."""
-    return entries.nbytes if entries.nbytes <= SMALL else 4 * _KEPT // open_limit()
-
-
-def _scanned(scan: Scan, folder: str, file: File) -> PipelineError | None:
+def _scanned(scan: Scan, folder: str, file: File) -> tuple[int, int] | PipelineError:
     """Scan one file; return the error of one that can't be read, so that others are scanned."""
     try:
-        write_entries(scan, folder, file)
+        return write_entries(scan, folder, file)
     except (RecordError, ArgumentError, Damaged) as error:
         return error
-    return None
 
 
-def write_entries(scan: Scan, folder: str, file: File) -> None:
-    """Scan one file, and keep its entries."""
+def write_entries(scan: Scan, folder: str, file: File) -> tuple[int, int]:
+    """Scan one file, and keep its entries: how many there are, and a checksum."""
     try:
-        _write_entries(scan, folder, file)
+        return _write_entries(scan, folder, file)
     except Damaged:  # which is noted by now, so that the content ends before it
-        _write_entries(scan, folder, file)
+        return _write_entries(scan, folder, file)
 
 
-def _write_entries(scan: Scan, folder: str, file: File) -> None:
+def _write_entries(scan: Scan, folder: str, file: File) -> tuple[int, int]:
     with cache_errors(folder), atomic_writer(_entries_path(scan, folder, file)) as temporary:
-        write_array(temporary, scan(file), scan.columns)
+        found = write_array(temporary, scan(file), scan.columns)
         check_unchanged(file)
+        return found
 
 
 def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.lru_cache import LRUCache
-from lazyckpt.io.mapped_arrays import short_digest
+from lazyckpt.io.cache import LRUCache, short_digest
 from lazyckpt.io.row_groups import CACHE_BYTES, RowGroup, RowGroupRows, group_entries, opened
 from lazyckpt.io.rows import decoding
 from lazyckpt.io.storage import File, optional_module, storage_of

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lazyckpt.errors import PipelineError
-from lazyckpt.io.cache import FULL, write_atomically
-from lazyckpt.io.locks import exclusive_lock
-from lazyckpt.io.mapped_arrays import short_digest
+from lazyckpt.io.cache import FULL, exclusive_lock, short_digest, write_atomically
 
 Fetch: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
 

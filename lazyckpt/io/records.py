@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import boolean, checked, positive
 from lazyckpt.errors import PipelineError, SourceChanged, StorageError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.cache import cache_folder
+from lazyckpt.io.cache import Uint64Array, cache_folder
 from lazyckpt.io.content import Content, compression_check, open_content
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index, Scan
-from lazyckpt.io.mapped_arrays import Uint64Array
 from lazyckpt.io.rows import Rows
+from lazyckpt.io.storage import File
 
 T = TypeVar("T", covariant=True)
 
@@ -116,13 +116,13 @@ class Records(Rows[T]):
                 pass
         if len(records) == 1:
             return [self.read_row(number, records[0])]
-        spans = self._checked_spans(number, records)
-        found = self._content(number).read_ranges(self.files[number], spans)
+        file, spans = self.files[number], self._checked_spans(number, records)
+        found = self._content(file).read_ranges(file, spans)
         return [self._decoded(number, *each) for each in zip(records, found, strict=True)]
 
     def read_row(self, number: int, record: int) -> T:
-        span = self._checked_span(number, record)
-        (content,) = self._content(number).read_ranges(self.files[number], (span,))
+        file, span = self.files[number], self._checked_span(number, record)
+        (content,) = self._content(file).read_ranges(file, (span,))
         return self._decoded(number, record, content)
 
     def read_block(self, number: int, record: int, budget: int) -> list[T]:
@@ -143,7 +143,8 @@ class Records(Rows[T]):
             half = len(records) // 2
             first = self._consecutive(number, records[:half])
             return first + self._consecutive(number, records[half:])
-        (content,) = self._content(number).read_ranges(self.files[number], [(start, stop)])
+        file = self.files[number]
+        (content,) = self._content(file).read_ranges(file, [(start, stop)])
         return self.decode_all(content, bounds - bounds[0])
 
     def span(self, number: int, record: int) -> tuple[int, int]:
@@ -161,7 +162,8 @@ class Records(Rows[T]):
 
     def _first_rows(self, number: int) -> NDArray[np.int64]:
         """The rows of a file that are the first in a block."""
-        begins = self._content(number).block_begins(self.files[number])
+        file = self.files[number]
+        begins = self._content(file).block_begins(file)
         if len(begins) < 2:
             return np.zeros(1, np.int64)
         rows = self.row_index.entries(number)[:-1]
@@ -197,7 +199,5 @@ class Records(Rows[T]):
         except Exception as error:
             raise self.error(number, record, error) from error
 
-    def _content(self, number: int) -> Content:
-        return open_content(
-            self.files[number].path, self.options.compression, self.row_index.folder
-        )
+    def _content(self, file: File) -> Content:
+        return open_content(file.path, self.options.compression, self.row_index.folder)

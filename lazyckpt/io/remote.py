@@ -368,7 +368,7 @@ def _reading(file: File) -> Iterator[None]:
 def _reason(error: Exception) -> str:
     """What an error says in one line: of XML the code and the message, which have no names."""
     text = str(error)
-    said = dict.fromkeys(re.findall("<(?:Code|Message)>([^<]*)<", text))
+    said = dict.fromkeys(re.findall(r"<(?:Code|Message)>([^<\n]*)", text))
     return ": ".join([re.split("\n|<", text)[0].rstrip(": "), *said])
 
 

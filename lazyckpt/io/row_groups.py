@@ -16,14 +16,29 @@ from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.arrow_columns import Columns, column_names, columns_of, concatenated, row, rows
-from lazyckpt.io.arrow_schemas import common_type, flaw_of, schema_digest
-from lazyckpt.io.file_object import FileObject
+from lazyckpt.io.arrow_columns import (
+    Columns,
+    column_names,
+    columns_of,
+    common_type,
+    concatenated,
+    flaw_of,
+    row,
+    rows,
+    schema_digest,
+)
+from lazyckpt.io.cache import LRUCache
 from lazyckpt.io.files import as_files
 from lazyckpt.io.index import Index, Scan
-from lazyckpt.io.lru_cache import LRUCache
 from lazyckpt.io.rows import RecordError, Rows, shifted
-from lazyckpt.io.storage import File, check_unchanged, is_local, optional_module, unreadable
+from lazyckpt.io.storage import (
+    File,
+    FileObject,
+    check_unchanged,
+    is_local,
+    optional_module,
+    unreadable,
+)
 
 CACHE_BYTES = 1 << 28
 

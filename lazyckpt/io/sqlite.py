@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
 from lazyckpt.core.checks import Unfit, brief, checked
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
+from lazyckpt.io.cache import short_digest
 from lazyckpt.io.files import as_files
-from lazyckpt.io.mapped_arrays import short_digest
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
 
@@ -32,34 +33,33 @@ _AWAY = {  # of a database that another process holds, or whose disk fails
 class _Connection:
     """An open database, which is only read; closed when nobody needs it any more."""
 
-    def __init__(self, file: File) -> None:
-        self.process, self.file = os.getpid(), file
-        uri = f"{Path(file.path.removeprefix('file://')).as_uri()}?mode=ro"
+    def __init__(self, process: int, file: File, mode: str) -> None:
+        self.key = process, file, mode
+        uri = f"{Path(file.path.removeprefix('file://')).as_uri()}?{mode}"
         self.database = sqlite3.connect(uri, uri=True, check_same_thread=False)
-
-    def __del__(self) -> None:
-        # one from before a fork is the other process's
-        if getattr(self, "process", 0) == os.getpid() and hasattr(self, "database"):
-            with suppress(sqlite3.Error):
-                self.database.close()
+        finalize(self, self.database.close)
 
 
 _open = threading.local()
 
 
-def _ask(file: File, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Any]]:
+def _ask(
+    file: File, query: str, values: Sequence[Any] = (), mode: str = "immutable=1"
+) -> tuple[list[str], list[Any]]:
     """The names and rows of a query, on this thread's connection in this process.
 
-    The file is looked at before and after it: what another process writes meanwhile is noticed.
+    The file is looked at after it: what another process wrote until then is noticed. So SQLite need
+    not look for that itself, nor lock the file, once keys were read with "mode=ro", when it does.
     """
-    _check(file)
+    found: _Connection | None = getattr(_open, "connection", None)
+    key = os.getpid(), file, mode
     try:
-        found: _Connection | None = getattr(_open, "connection", None)
-        if found is None or (found.process, found.file) != (os.getpid(), file):
-            found = _open.connection = _Connection(file)
+        if found is None or found.key != key:
+            found = _open.connection = _Connection(*key)
         cursor = found.database.execute(query, values)
         names, rows = [column[0] for column in cursor.description], cursor.fetchall()
     except sqlite3.Error as error:
+        _check(file)
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _AWAY:
             raise StorageError(f"{file.path} can't be read: {error}") from error
         raise
@@ -70,11 +70,12 @@ def _ask(file: File, query: str, values: Sequence[Any] = ()) -> tuple[list[str],
 def _check(file: File) -> None:
     check_unchanged(file)
     log = f"{file.path.removeprefix('file://')}-wal"
-    if os.path.exists(log) and os.path.getsize(log):
-        raise SourceChanged(
-            f"{file.path} has changes in its write-ahead log, {log}, by which no one can tell "
-            "what it was; write them into it by PRAGMA wal_checkpoint(TRUNCATE)"
-        )
+    with suppress(FileNotFoundError):
+        if os.stat(log).st_size:
+            raise SourceChanged(
+                f"{file.path} has changes in its write-ahead log, {log}, by which no one can tell "
+                "what it was; write them into it by PRAGMA wal_checkpoint(TRUNCATE)"
+            )
 
 
 class _SqliteRows(Rows[dict[str, Any]]):
@@ -92,10 +93,10 @@ class _SqliteRows(Rows[dict[str, Any]]):
         self._select = f"SELECT {_quoted(self._key)}, * FROM {table}"
         order = f"SELECT {_quoted(self._key)} FROM {table} ORDER BY 1"
         try:
-            (size,) = _ask(file, _SIZE)[1][0]
+            (size,) = _ask(file, _SIZE, mode="mode=ro")[1][0]
             if size > file.size:
                 raise RecordError(f"{file.path}: it is cut: it has {file.size:,} of {size:,} bytes")
-            found = [key for (key,) in _ask(file, order)[1]]
+            found = [key for (key,) in _ask(file, order, mode="mode=ro")[1]]
         except _UNREADABLE as error:
             raise RecordError(f"{file.path}: {error}: {order}; key={self._key!r}") from error
         known: set[Any] = {None}
@@ -107,7 +108,7 @@ class _SqliteRows(Rows[dict[str, Any]]):
                 )
             known.add(each)
         is_small = {*map(type, found)} <= {int}
-        self._keys: Any = np.array(found, np.int64) if is_small else found
+        self._keys = np.array(found, np.int64 if is_small else object)
         given = {"query": self._query, "key": self._key}
         super().__init__("read_sqlite", listed, [len(found)], given)
         header = storage_of(file.path).read(file, 0, _HEADER)
@@ -122,8 +123,7 @@ class _SqliteRows(Rows[dict[str, Any]]):
         return [row for part in parts for row in self._some(number, part)]
 
     def _some(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
-        keys = [self._keys[record] for record in records]
-        keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
+        keys = self._keys[np.asarray(records)].tolist()
         query = f"{self._select} WHERE {_quoted(self._key)} IN ({', '.join('?' * len(keys))})"
         try:
             names, rows = _ask(self.files[number], query, keys)
@@ -131,11 +131,11 @@ class _SqliteRows(Rows[dict[str, Any]]):
             if len(records) > 1:  # of one of them
                 return [row for record in records for row in self._some(number, [record])]
             raise self.error(number, records[0], error) from error
-        found = {row[0]: dict(zip(names[1:], row[1:], strict=True)) for row in rows}
+        found = {key: row for key, *row in rows}
         for key, record in zip(keys, records, strict=True):
             if key not in found:
                 raise self.error(number, record, f"the row of key {key!r} is gone")
-        return [dict(found[key]) for key in keys]
+        return [dict(zip(names[1:], found[key], strict=True)) for key in keys]
 
     def span(self, number: int, record: int) -> tuple[int, int]:
         return 0, self.files[number].size

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 import re
 import stat as modes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import translate
 from functools import lru_cache
+from glob import has_magic
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias
+from weakref import finalize
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, StorageError
-from lazyckpt.io.glob_paths import glob_files
 from lazyckpt.io.range_cache import RangeCache
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
+_Inode: TypeAlias = tuple[int, int]
 
 _QUERY = re.compile(r"\?[^/=]+=")  # where `?` is no pattern
 _FAR = os.path.join("..", "..", "")  # how the path of what isn't beside a folder begins
@@ -170,6 +174,7 @@ class _Handle:
 
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDONLY)
+        finalize(self, os.close, self.fd).atexit = False
 
     def now(self, path: str) -> File:
         """The file as it is."""
@@ -179,10 +184,6 @@ class _Handle:
         """Whether it is the file that was listed."""
         now = os.fstat(self.fd)
         return now.st_size == file.size and str(now.st_mtime_ns) == file.version
-
-    def __del__(self) -> None:
-        if hasattr(self, "fd"):
-            os.close(self.fd)
 
 
 def open_limit() -> int:
@@ -264,5 +265,128 @@ def _file(path: str, status: os.stat_result) -> File:
     return File(path, status.st_size, str(status.st_mtime_ns))
 
 
+def inode(path: str) -> _Inode:
+    """What a file or folder is, by whatever name."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def glob_files(pattern: str) -> Iterator[str]:
+    """The paths that an absolute pattern matches, as `glob` has them, but `**` never folders.
+
+    Links are followed, but for those that lead to a folder above themselves.
+    """
+    parts = pattern.lstrip("/").split("/")
+    pairs = zip(parts, ["", *parts], strict=False)
+    yield from _below("/", [part for part, before in pairs if (part, before) != ("**", "**")])
+
+
+def _below(folder: str, parts: list[str], above: tuple[_Inode, ...] = ()) -> Iterator[str]:
+    """What the parts of a pattern match in a folder; `above` are those that `**` came by."""
+    first, *rest = parts
+    if first == "**":
+        yield from _anywhere(folder, parts, above)
+        return
+    paths = [os.path.join(folder, first)]
+    if has_magic(first):
+        match = re.compile(translate(first)).match
+        paths = [path for name, path in _entries(folder, first.startswith(".")) if match(name)]
+    for path in paths:
+        if rest and os.path.isdir(path):
+            yield from _below(path, rest)
+        elif not rest and os.path.lexists(path):
+            yield path
+
+
+def _anywhere(folder: str, parts: list[str], above: tuple[_Inode, ...]) -> Iterator[str]:
+    _, *rest = parts
+    here = inode(folder)
+    if here in above:
+        return
+    if rest:
+        yield from _below(folder, rest)
+    for _, path in _entries(folder, False):
+        if os.path.isdir(path):
+            yield from _below(path, parts, (*above, here))
+        elif not rest:
+            yield path
+
+
+def _entries(folder: str, is_hidden: bool) -> list[tuple[str, str]]:
+    """The names in a folder, and their paths, of which some may begin with a dot."""
+    names = [name for name in os.listdir(folder) if name.startswith(".") <= is_hidden]
+    return [(name, os.path.join(folder, name)) for name in names]
+
+
 _local = LocalStorage()
 _opened: dict[tuple[int, str], Storage] = {}
+
+
+class FileObject(io.RawIOBase):
+    """A file of any storage, as Python has files; its bytes are those of the listing.
+
+    Args:
+        file: The file.
+        size: How many of its bytes there are; None for all.
+
+    Attributes:
+        error: Why bytes could not be read, which libraries in C lose; None if they could.
+    """
+
+    error: Exception | None = None
+
+    def __init__(self, file: File, size: int | None = None) -> None:
+        self._file, self._at = file, 0
+        self._size = file.size if size is None else size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        place = offset + (0, self._at, self._size)[whence]
+        if place < 0:
+            raise ValueError(f"negative seek position {place}")
+        self._at = place
+        return place
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._size - self._at)
+        count = left if size is None or size < 0 else min(size, left)
+        if not count:
+            return b""
+        try:
+            found = storage_of(self._file.path).read(self._file, self._at, self._at + count)
+        except Exception as error:
+            self.error = error
+            raise
+        self.error = None
+        self._at += count
+        return found
+
+    def readinto(self, buffer: Any) -> int:
+        found = self.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+
+class ChunkStream(io.RawIOBase):
+    """Bytes that come some at a time, as Python has files that are read from the front."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._left = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left and (chunk := next(self._chunks, None)) is not None:
+            self._left = memoryview(chunk)
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count

@@ -11,12 +11,10 @@ from typing import Any
 from lazyckpt.core.checks import checked, function, optional, positive
 from lazyckpt.io.content import CHUNK, Compression, compression_check
 from lazyckpt.io.decompress import Zstd, compression_from_suffix, decompressed_pieces, plain_chunks
-from lazyckpt.io.file_object import ChunkStream
-from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.records import MAX_RECORD
 from lazyckpt.io.rows import RecordError
-from lazyckpt.io.storage import File, RowOrigin, storage_of
-from lazyckpt.io.text import json_decoder, json_loads
+from lazyckpt.io.storage import ChunkStream, File, RowOrigin, storage_of
+from lazyckpt.io.text import encoding_check, errors_check, json_decoder, json_loads, without_end
 
 
 def iter_text(

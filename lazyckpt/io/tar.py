@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression, ContentScan, infer_compression
 from lazyckpt.io.decompress import Damaged, check_head
-from lazyckpt.io.file_object import ChunkStream, FileObject
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
-from lazyckpt.io.storage import File, storage_of
+from lazyckpt.io.storage import ChunkStream, File, FileObject, storage_of
 
 _BLOCK = 512
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)  # types of what says more of the next member

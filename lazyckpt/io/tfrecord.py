@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Generator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,21 +26,24 @@ _NOWHERE = 1 << 80  # where no record begins
 
 
 @cache
-def _checksum() -> Callable[[bytes], int]:
-    """What makes a checksum, CRC-32C (Castagnoli, 1993), as these files have it: masked."""
-    crc32c = optional_module("google_crc32c", "tfrecord", "read_tfrecord").value
-
-    def masked(data: bytes) -> int:
-        found: int = crc32c(data)
-        return ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-    return masked
+def _crc32c() -> Callable[[bytes], int]:
+    """What makes a checksum, CRC-32C (Castagnoli, 1993)."""
+    found: Callable[[bytes], int] = optional_module(
+        "google_crc32c", "tfrecord", "read_tfrecord"
+    ).value
+    return found
 
 
+def _masked(checksum: int) -> int:
+    """A checksum as these files have it."""
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@lru_cache(1 << 12)  # as lengths recur
 def _length(header: bytes) -> int:
     """How long the content of a record is; an error where that isn't known."""
     length, expected = _HEADER.unpack(header)
-    if _checksum()(header[:8]) != expected:
+    if _masked(_crc32c()(header[:8])) != expected:
         raise ValueError("the checksum of its length is wrong; what follows can't be read")
     return int(length)
 
@@ -97,7 +100,7 @@ class _TFRecords(Records[bytes]):
             raise ValueError(f"it is cut: it has {len(record) - _AROUND:,} of {length:,} bytes")
         content = record[_HEADER.size : -4]
         expected = int.from_bytes(record[-4:], "little")
-        if self.check_crc and _checksum()(content) != expected:
+        if self.check_crc and _masked(_crc32c()(content)) != expected:
             raise ValueError("its checksum is wrong")
         return content
 
@@ -136,7 +139,7 @@ def read_tfrecord(
     ...     list(lz.io.read_tfrecord(f"{folder}/a.tfrecord", index_dir=folder))
     [b'hi', b'hi']
     """
-    _checksum()
+    _crc32c()
     options = Options.of(
         "read_tfrecord", compression, max_record_bytes, index_dir, executor, progress
     )

@@ -19,10 +19,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from lazyckpt.core.checks import Unfit, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.io.file_object import FileObject
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.rows import RecordError, Rows, decoding
-from lazyckpt.io.storage import File, storage_of
+from lazyckpt.io.storage import File, FileObject, storage_of
 
 _MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = struct.Struct("<9sQBQQ")  # of an index of Megatron's: with version, type and two counts

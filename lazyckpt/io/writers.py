@@ -18,8 +18,7 @@ import numpy as np
 
 from lazyckpt.core.checks import brief
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.io.arrow_columns import columns_of
-from lazyckpt.io.arrow_schemas import common_type
+from lazyckpt.io.arrow_columns import columns_of, common_type
 from lazyckpt.io.decompress import zstd_module
 from lazyckpt.io.storage import optional_module
 from lazyckpt.io.tar import split_name

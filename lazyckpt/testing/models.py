@@ -237,17 +237,19 @@ def mix(pipelines: Any, weights: Any, seed: Any, stop: str, deterministic: bool)
 
     def each(epoch: int) -> Iterator[Any]:
         restarts = stop in ("all_exhausted", "never")
-        passes = [epoch << 32 if restarts else epoch] * width
+        passes, begin = [epoch << 32 if restarts else epoch] * width, 0
         walks = [s(p) for s, p in builtins.zip(streams, passes, strict=True)]
         rows = known_weights(weights)
         over = {i for i in range(width) if rows and not any(row[i] for row in rows)}
-        taken = [0] * width
+        taken, points = [0] * width, {*dict(getattr(weights, "points", ()))}
         for t in counting():
             now = weights(t) if callable(weights) else weights
+            if deterministic and t in points:  # where proportions begin anew
+                begin, taken = t, [0] * width
             draw = hashed(derive(seed or 0, "mix", epoch), t)
             if not restarts:
                 now = [0 if n in over else weight for n, weight in builtins.enumerate(now)]
-            i = chairman(now, taken, t) if deterministic else roulette(now, draw)
+            i = chairman(now, taken, t - begin) if deterministic else roulette(now, draw)
             item = next(walks[i], nothing)
             while item is nothing:
                 over.add(i)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
@@ -284,9 +284,9 @@ def _mixed(
     return join
 
 
-def _falling(weights: list[float]) -> lz.types.Schedule[Sequence[float]]:
+def _falling(weights: list[float], **options: Any) -> lz.types.Schedule[Sequence[float]]:
     points = {0: weights, 3: weights[::-1], 9: [1.0] * len(weights)}
-    return lz.schedule(points, interpolate="linear")
+    return lz.schedule(points, **options)
 
 
 def _multiplexed(*parts: Pipeline[Any]) -> Pipeline[Any]:
@@ -309,9 +309,10 @@ JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
     "mix(all)": _mixed("all_exhausted", seed=4),
     "mix(never)": _mixed("never", seed=5),
     "mix(each once)": _mixed("all_exhausted_without_replacement", seed=7),
-    "mix(schedule)": _mixed("all_exhausted", _falling, seed=6),
+    "mix(schedule)": _mixed("all_exhausted", partial(_falling, interpolate="linear"), seed=6),
     "mix(deterministic)": _mixed("first_exhausted", deterministic=True),
     "mix(deterministic, all)": _mixed("all_exhausted", deterministic=True),
+    "mix(deterministic, schedule)": _mixed("all_exhausted", _falling, deterministic=True),
     "mix(deterministic, never)": _mixed("never", deterministic=True),
     "multiplex": _multiplexed,
 }

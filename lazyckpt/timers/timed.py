@@ -96,7 +96,13 @@ def _timed_flow(flow: Callable[[Position], Flow[T]], stage: Stage) -> Callable[[
 
     def opened(position: Position) -> Flow[T]:
         found = open_flow(position)
-        return Flow(timed_items(iter(found), stage), found.snapshot, taken=found.taken)
+        pick = found.pick and _timed(found.pick, stage, _picked)
+        snapshot, taken = found.snapshot, found.taken
+        if found.fn is None:
+            return Flow(timed_items(found.pull, stage), snapshot, taken=taken, pick=pick)
+        pending = _timed(found.fn, stage, _one)  # which is not called for what is passed over
+        items = timed_items(found.pull, (stage[0], 1))
+        return Flow(items, snapshot, pending, taken, pick=pick)
 
     return opened
 
@@ -145,6 +151,10 @@ def _timed(
 
 def _one(item: Any) -> list[Any]:
     return [item]
+
+
+def _picked(result: tuple[int, list[Any]]) -> list[Any]:
+    return result[1]
 
 
 def _one_behind(result: tuple[Position, Any]) -> list[Any]:

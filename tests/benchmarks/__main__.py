@@ -38,7 +38,7 @@ CASES: dict[str, list[Case | Contest]] = {
     "W7": [pairs.first_items],
     "W8": [scaling],
     "W9": [],
-    "W10": [],
+    "W10": [pairs.w10],
     "W11": [],
     "W12": [],
     "shuffles": [shuffles],

@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any
 
 from contestants import by_hand, of_lazyckpt
-from data import LINES, busy, large, pool
+from data import BINS, LENGTH, LINES, Documents, busy, large, pool
 from harness import Action, Case, Row, compared, seconds, spent
 
 import lazyckpt as lz
 
 ARRAYS = 2_000
 HEAVY = 1_000
+PACKED = 50_000
 
 
 def pair(name: str, what: str, n: int, bound: float) -> Case:
@@ -49,6 +50,15 @@ def w6(rounds: int) -> Iterator[Row]:
     alone = lz.source(range(HEAVY)) | lz.map(busy)
     ours = of_lazyckpt.w6(HEAVY)
     yield compared("W6", "processes(2) / inline", ours, lambda: spent(alone), few, HEAVY)
+
+
+def w10(rounds: int) -> Iterator[Row]:
+    arrays = Documents(PACKED)
+    for kind, documents in {"arrays": arrays, "lists": [each.tolist() for each in arrays]}.items():
+        alone = lz.source(documents) | lz.pack_first_fit(LENGTH, num_bins=BINS)
+        ours, theirs = (partial(spent, alone | lz.shard(num_shards=n, index=0)) for n in (64, 1))
+        what = f"{kind} of tokens, packed for 64 ranks by one of them / for one"
+        yield compared("W10", what, ours, theirs, rounds, PACKED)
 
 
 def first_items(rounds: int) -> Iterator[Row]:

@@ -64,6 +64,51 @@ COMPARED = (
     "W11 Parquet: resume at 50 %",
     "W11 tar: in order",
 )
+AHEAD = (  # who is ahead, in which row, and why
+    (
+        "infinibatch",
+        "W4 lines, buffered shuffle: resume at 50 %",
+        "**Infinibatch** resumes sooner after a buffered shuffle, in {theirs} against {ours}. It "
+        "writes the buffer into the checkpoint; lazyckpt reads the buffer again.",
+    ),
+    (
+        "infinibatch",
+        "W7 a new process: imports, the first item",
+        "**Infinibatch** starts a new process sooner, in {theirs} against {ours}: it imports less.",
+    ),
+    (
+        "seqtools",
+        "W4 items, full shuffle: bytes of a state",
+        "**SeqTools** needs only an index if all has random access: {theirs} against {ours}.",
+    ),
+    (
+        "grain",
+        "W4 items, full shuffle: bytes of a state",
+        "**grain** has a smaller state of a full shuffle, {theirs} against {ours}: one number.",
+    ),
+    (
+        "grain",
+        "W9 mixture of 1,000 sources: a state",
+        "**grain** has a smaller state of a mixture of 1,000 sources, {theirs} against {ours}: it "
+        "computes the position of each source from the number of the item.",
+    ),
+    (
+        "grain",
+        "W11 Parquet: resume at 50 %",
+        "**grain** resumes a Parquet file sooner, in {theirs} against {ours}.",
+    ),
+    (
+        "toolz",
+        "W1 ints through map, filter, batch of 32",
+        "**toolz** takes {theirs} per item against {ours} for plain Python functions on small "
+        "items, where there is no state to keep.",
+    ),
+    (
+        "toolz",
+        "W7 a new process: imports, the first item",
+        "**toolz** starts a new process in {theirs} against {ours}.",
+    ),
+)
 
 
 class Report:
@@ -153,7 +198,18 @@ def with_peers(text: str, path: Path) -> str:
     some = [row for row in contests(rows) if row.contestant in LIBRARIES]
     head, *body = [cells[:-2] for cells in of_contests(some, LIBRARIES)]
     chosen = [cells for cells in body if cells[0] in COMPARED]
-    return between("peers", text, "\n".join(table(head, *chosen)))
+    text = between("peers", text, "\n".join(table(head, *chosen)))
+    return between("ahead", text, "\n".join([*ahead(some), ""]))
+
+
+def ahead(rows: Sequence[Row]) -> Iterator[str]:
+    """A sentence for each row of `AHEAD` in which that library is ahead, with both figures."""
+    found = {(row.contestant, f"{row.name} {row.compared}"): row for row in rows if row.values}
+    for library, compared, words in AHEAD:
+        theirs, ours = found.get((library, compared)), found.get((OURS, compared))
+        if theirs is not None and ours is not None and theirs.median < ours.median:
+            figures = [f"{number(each.median)} {each.unit}" for each in (theirs, ours)]
+            yield f"- {words.format(theirs=figures[0], ours=figures[1])}"
 
 
 def between(what: str, text: str, figures: str) -> str:

@@ -61,6 +61,11 @@ SIZES: dict[str, tuple[list[int], Make, tuple[float, float, float]]] = {
         (FLAT, FLAT, FLAT),
     ),
     "mix of n": (MANY, lambda n: lz.mix(many(n), [1] * n, seed=0), (FLAT, LINEAR, LINEAR)),
+    "shard of a mix, one of n": (
+        [2, 32, 1_024],
+        lambda n: lz.mix([numbers()] * 3, [5, 3, 2], seed=0) | lz.shard(num_shards=n, index=1),
+        (FLAT, FLAT, FLAT),
+    ),
     "interleave of n": (MANY, lambda n: lz.interleave(*many(n)), (FLAT, LINEAR, LINEAR)),
     "lanes of n": (
         MANY,

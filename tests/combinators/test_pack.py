@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import islice, pairwise
 from typing import Any
 
@@ -169,6 +170,62 @@ def test_a_sequence_too_long_to_pack_is_named_and_nothing_before_it_is_lost() ->
         with pytest.raises(ValueError, match=r"of 9 tokens is longer than length=4: .7, 7"):
             next(run)
     assert run.state.items == 1
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=repr)
+@given(sizes=SIZES, num_shards=st.integers(1, 4), cut=st.integers(0, 5))
+def test_ranks_have_the_rows_of_one_and_its_state(
+    stage: Any, sizes: list[int], num_shards: int, cut: int
+) -> None:
+    if "pack" in repr(stage):
+        sizes = [size % 5 for size in sizes]
+    rows = lz.source(Stream(sequences(sizes))) | stage
+    states = [lz.init(rows), *(state for _, state in lz.run(rows).with_state())]
+    for index in range(num_shards):
+        pipeline = rows | lz.shard(num_shards=num_shards, index=index)
+        found = [*lz.run(pipeline).with_state()]
+        assert str([row for row, _ in found]) == str([*rows][index::num_shards])
+        ends = [states[min(n * num_shards, len(states) - 1)] for n in range(1, len(found) + 1)]
+        assert [state.position for _, state in found] == [state.position for state in ends]
+        if cut < len(found):
+            rest = [*lz.run(pipeline, found[cut][1].to_json())]
+            assert str(rest) == str([row for row, _ in found[cut + 1 :]])
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=repr)
+def test_rows_of_other_ranks_are_placed_and_not_filled(stage: Any) -> None:
+    ragged: Any = [[9], [9, 9], [9], [9]]  # four tokens, of which no array can be made
+    rows = lz.source(Stream([[1] * 4, [2] * 4, ragged, [3] * 4])) | stage
+    assert_only_row_2_fails(rows, stage)
+    assert_only_row_2_fails(rows | lz.repeat(1), stage)
+    assert_only_row_2_fails(lz.mix([rows], [1], seed=0), stage)
+
+
+def assert_only_row_2_fails(rows: Any, stage: Any) -> None:
+    for index in (0, 1, 3):
+        (row,) = rows | lz.shard(num_shards=4, index=index)
+        assert row["tokens"].tolist() == [(1, 2, None, 3)[index]] * 4
+    pipeline = rows | lz.shard(num_shards=4, index=2)
+    run = lz.run(pipeline)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"inhomogeneous.*") as error:
+            next(run)
+        assert run.state == lz.init(pipeline)
+    assert f"in {stage!r}, built at" in str(error.value.__notes__)
+
+
+@PACKS
+def test_a_long_run_holds_no_more_than_a_short_one(pack: Any) -> None:
+    run = lz.run(lz.source([[1]]) | lz.repeat() | pack(1, num_bins=1))
+    held = []
+    tracemalloc.start()
+    try:
+        for rows in (100, 3_000):
+            assert len([*islice(run, rows)]) == rows
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert held[1] - held[0] < 50_000
 
 
 @given(sizes=SIZES, old=st.integers(1, 9), new=st.integers(1, 9), cut=st.integers(0, 5))

@@ -253,8 +253,10 @@ def test_a_bare_function_is_refused_where_a_resume_would_ask_it_again(name: str,
         (lambda: mixed(lz.schedule({0: [1]})), "got 1 weights for 2 pipelines"),
         (lambda: mixed({0: [1, 0]}), r"lz\.schedule"),
         (
-            lambda: lz.mix([lz.count()], lz.schedule({0: [1]}), deterministic=True),
-            r"fixed weights, got schedule\(\{0: \[1\]\}\)",
+            lambda: lz.mix(
+                [lz.count()], lz.schedule({0: [1]}, interpolate="linear"), deterministic=True
+            ),
+            r"weights that hold until the next, got schedule\(\{0: \[1\]\}, interp",
         ),
     ],
 )

@@ -30,6 +30,30 @@ def test_ranks_have_one_state_at_every_step(remainder: Any, contiguous: bool) ->
     assert list(lz.run(pipelines[3], state)) == list(ranks[3])
 
 
+@pytest.mark.parametrize("remainder", [None, "drop", "pad"])
+@pytest.mark.parametrize("index", range(3))
+def test_of_a_stream_no_rank_calls_functions_for_others(index: int, remainder: Any) -> None:
+    called: list[int] = []
+    stream = lz.source(Stream(range(7))) | lz.tap(called.append) | lz.map(str)
+    mine = lz.shard(num_shards=3, index=index, remainder=remainder)
+    found = list(stream | mine)
+    assert found == list(lz.source(list("0123456")) | mine)
+    own = [str(each) for each in range(index, 7, 3)]
+    assert [str(each) for each in called] == own
+
+
+def test_a_function_fails_on_the_rank_whose_item_it_is() -> None:
+    stream = lz.source(Stream(range(8))) | lz.map(lambda x: 7 // (4 - x))
+    for index, expected in enumerate([[1, 7, -4], [2], [3, -7]]):
+        pipeline = stream | lz.shard(num_shards=3, index=index)
+        run = lz.run(pipeline)
+        assert [next(run) for _ in expected] == expected
+        if index == 1:
+            with pytest.raises(ZeroDivisionError):
+                next(run)
+        assert run.state == lz.state_at(pipeline, len(expected))
+
+
 def test_a_contiguous_state_follows_no_other_division() -> None:
     def rank(num_shards: int, size: int = 1, count: int = 1) -> Any:
         before = lz.source(range(24)) | lz.batch(size) | lz.repeat(count)

@@ -21,6 +21,7 @@ class Stream:
 
 STREAM = lz.source(Stream())
 MIXED = STREAM | lz.shuffle(4, seed=0)
+RANDOM = lz.mix([NUMBERS, NUMBERS | lz.map(str)], [1, 2], seed=0)
 SHARD = lz.shard(num_shards=2, index=0)
 
 
@@ -144,6 +145,14 @@ CASES = {
     "there is no random access behind it": (
         [NUMBERS | lz.filter(bool) | SHARD, NUMBERS | lz.flat_map(range) | lz.batch(2) | SHARD],
         [NUMBERS | SHARD | lz.filter(bool), SHUFFLED | lz.repeat() | SHARD],
+    ),
+    "with workers, every rank reads all that comes before mix(...), for": (
+        [RANDOM | SHARD, RANDOM | lz.map(str) | lz.repeat() | SHARD],
+        [
+            lz.mix([NUMBERS], [1], deterministic=True) | SHARD,
+            RANDOM | lz.enumerate() | SHARD,
+            NUMBERS | lz.filter(bool) | SHARD,
+        ],
     ),
     "never begins again": (
         [lz.count() | lz.repeat(), NUMBERS | lz.repeat() | lz.map(str) | lz.repeat(2)],

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.io import block_compressed
-from lazyckpt.io import gzip as gzip_content
+from lazyckpt.io import content as content_module
 from tests.io.cases import folder, written, zstd
 from tests.io.formats import bgzf
 
@@ -45,17 +44,17 @@ KINDS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes were made of which pieces, of which few are kept."""
-    monkeypatch.setattr(gzip_content, "LARGE", 1000)
-    monkeypatch.setattr(gzip_content, "SPACING", BLOCK)
+    monkeypatch.setattr(content_module, "LARGE", 1000)
+    monkeypatch.setattr(content_module, "SPACING", BLOCK)
     found: list[int] = []
-    read = block_compressed.BlockCompressedFile._piece
+    read = content_module.BlockCompressedFile._piece
 
     def noted(self: Any, file: lz.io.File, number: int) -> Any:
         piece = read(self, file, number)
         found.append(len(piece))
         return piece
 
-    monkeypatch.setattr(block_compressed.BlockCompressedFile, "_piece", noted)
+    monkeypatch.setattr(content_module.BlockCompressedFile, "_piece", noted)
     return found
 
 
@@ -71,7 +70,7 @@ def test_a_local_shuffle_decompresses_each_block_once(
     assert blocks > 10
     size = max(len(content) // blocks, BLOCK) * 2
     for stage in (lz.map(str), lz.batch(64)):
-        monkeypatch.setattr(rows._content(0).pieces, "most", size * 4 * 2)
+        monkeypatch.setattr(rows._content(rows.files[0]).pieces, "most", size * 4 * 2)
         made.clear()
         mixed = list(rows | lz.local_shuffle(4, seed=1) | stage)
         flat = mixed if isinstance(mixed[0], str) else [row for some in mixed for row in some]
@@ -111,14 +110,14 @@ def test_blocks_of_files_without_compression_are_the_files() -> None:
 @given(st.integers(1, 30_000), st.data())
 def test_any_range_of_a_member_with_seek_points_is_read(count: int, data: st.DataObject) -> None:
     text = "".join(f"{line}\n" for line in lines(count)).encode()
-    most, spacing = gzip_content.LARGE, gzip_content.SPACING
-    gzip_content.LARGE, gzip_content.SPACING = 1 << 14, BLOCK  # type: ignore[misc]
+    most, spacing = content_module.LARGE, content_module.SPACING
+    content_module.LARGE, content_module.SPACING = 1 << 14, BLOCK  # type: ignore[misc]
     try:
-        content = gzip_content.Gzip(str(folder()))
+        content = content_module.Gzip(str(folder()))
         level = data.draw(st.integers(0, 9))
         (file,) = written([gzip.compress(text, level) + gzip.compress(b"end")], ".gz")
         for _ in range(5):
             start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(text) + 3)] * 2)))
             assert content.read_ranges(file, [(start, stop)]) == [(text + b"end")[start:stop]]
     finally:
-        gzip_content.LARGE, gzip_content.SPACING = most, spacing  # type: ignore[misc]
+        content_module.LARGE, content_module.SPACING = most, spacing  # type: ignore[misc]

@@ -18,9 +18,8 @@ import pytest
 from numpy.typing import NDArray
 
 import lazyckpt as lz
-from lazyckpt.io import block_compressed, decompress
 from lazyckpt.io import content as content_module
-from lazyckpt.io import gzip as gzip_content
+from lazyckpt.io import decompress
 from tests.helpers import printed
 from tests.io.cases import check_reader, folder, written, zstd
 from tests.io.formats import COMPRESSIONS, archive
@@ -45,7 +44,7 @@ def test_streams_are_the_same_whatever_is_read_at_once(
 
 
 def test_a_large_frame_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_compressed, "MOST", 1000)
+    monkeypatch.setattr(content_module, "MOST", 1000)
     files = written([zstd.compress(TEXT.encode())], ".txt.zst")
     with pytest.raises(
         lz.ArgumentError, match=r"000\.txt\.zst: its frame from byte 0 on.*iter_text"
@@ -55,13 +54,13 @@ def test_a_large_frame_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_compressed, "_KEPT", 100)
+    monkeypatch.setattr(content_module, "_KEPT", 100)
     content_module._compressed.cache_clear()
     contents = b"".join(zstd.compress(b"%09d\n" % n) for n in range(50))
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
-    content = rows._content(0)
-    assert isinstance(content, block_compressed.BlockCompressedFile)
+    content = rows._content(rows.files[0])
+    assert isinstance(content, content_module.BlockCompressedFile)
     assert sum(piece.size for piece in content.pieces.values()) <= 100
 
 
@@ -294,17 +293,17 @@ def test_an_expansion_with_random_access_is_entered_where_it_was(
     assert list(pipeline) == lines
     state = lz.state_at(pipeline, 1990)
     made: list[int] = []
-    read = block_compressed.BlockCompressedFile._piece
-    monkeypatch.setattr(block_compressed, "_KEPT", 0)
+    read = content_module.BlockCompressedFile._piece
+    monkeypatch.setattr(content_module, "_KEPT", 0)
     content_module._compressed.cache_clear()
 
     def noted(
-        self: block_compressed.BlockCompressedFile, file: lz.io.File, number: int
+        self: content_module.BlockCompressedFile, file: lz.io.File, number: int
     ) -> NDArray[np.uint8]:
         made.append(number)
         return read(self, file, number)
 
-    monkeypatch.setattr(block_compressed.BlockCompressedFile, "_piece", noted)
+    monkeypatch.setattr(content_module.BlockCompressedFile, "_piece", noted)
     with lz.run(pipeline, state) as run:
         assert list(run) == lines[1990:]
     assert {*made} == {len(parts) - 1}
@@ -343,7 +342,7 @@ def test_a_missing_package_names_the_extra(
 ) -> None:
     if module == "backports.zstd" and sys.version_info >= (3, 14):
         pytest.skip("the standard library has it")
-    monkeypatch.setattr(gzip_content, "LARGE", 1000)
+    monkeypatch.setattr(content_module, "LARGE", 1000)
     monkeypatch.setitem(sys.modules, module, None)
     files = written([compress(TEXT.encode())], suffix)
     with pytest.raises(lz.PipelineError, match=rf'{module}: pip install "lazyckpt\[{extra}\]"'):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io import content as content_module
-from lazyckpt.io import gzip as gzip_content
 from tests.io.cases import check_good_rows, folder, written, zstd
 from tests.io.formats import bgzf
 
@@ -108,8 +107,8 @@ def test_lines_are_those_of_the_reference_readers(
     tool: str, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suffix, compress, decompress = TOOLS[tool]
-    monkeypatch.setattr(gzip_content, "LARGE", large)
-    monkeypatch.setattr(gzip_content, "SPACING", 1 << 16)
+    monkeypatch.setattr(content_module, "LARGE", large)
+    monkeypatch.setattr(content_module, "SPACING", 1 << 16)
     content_module._compressed.cache_clear()
 
     @settings(max_examples=max(3, settings.default.max_examples // 10))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files
-from lazyckpt.io.glob_paths import glob_files
+from lazyckpt.io.storage import glob_files
 from tests.io.cases import folder, in_fork
 
 

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.io import block_compressed, decompress
 from lazyckpt.io import content as content_module
-from lazyckpt.io import gzip as gzip_content
+from lazyckpt.io import decompress
 from tests.helpers import HANGS
 from tests.io.cases import folder, in_fork, written
 from tests.io.formats import COMPRESSIONS
@@ -63,9 +62,9 @@ BLOCKS: dict[str, Callable[[], bytes]] = {
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members are large from 1,000 bytes on."""
-    monkeypatch.setattr(gzip_content, "LARGE", 1000)
-    monkeypatch.setattr(gzip_content, "SPACING", 1 << 16)
-    monkeypatch.setattr(block_compressed, "_UNSURE", 1 << 12)
+    monkeypatch.setattr(content_module, "LARGE", 1000)
+    monkeypatch.setattr(content_module, "SPACING", 1 << 16)
+    monkeypatch.setattr(content_module, "_UNSURE", 1 << 12)
     content_module._compressed.cache_clear()
 
 
@@ -129,8 +128,8 @@ def test_a_large_member_that_changes_is_named() -> None:
 def test_a_fork_reads_what_a_thread_is_reading() -> None:
     rows = lz.io.read_text(written([BLOCKS["synced"]()], ".txt.gz"))
     assert rows[3] == LINES[3]
-    content = rows._content(0)
-    assert isinstance(content, gzip_content.Gzip)
+    content = rows._content(rows.files[0])
+    assert isinstance(content, content_module.Gzip)
     (reader,) = content.readers.values()
     is_reading, may_end = threading.Event(), threading.Event()
     read = reader.source.read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import multiprocessing
 import os
 import pickle
@@ -20,9 +21,8 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
-from lazyckpt.io.cache import atomic_writer, build_lock, cache_folder
-from lazyckpt.io.lines import LineScan
-from lazyckpt.io.locks import exclusive_lock
+from lazyckpt.io.cache import atomic_writer, build_lock, cache_folder, exclusive_lock
+from lazyckpt.io.text import LineScan
 from tests.helpers import printed, until
 from tests.io.cases import folder, written
 
@@ -224,7 +224,7 @@ def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
 
 def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
     here, there = socket.socketpair()
-    with build_lock(f"{place}/lock", lambda: False):
+    with build_lock(f"{place}/lock", lambda: None):
         if not (child := os.fork()):
             here.close()
             there.send(b"1")
@@ -238,7 +238,8 @@ def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_entries_that_are_nowhere_are_not_taken_for_none(place: Path) -> None:
+def test_entries_that_are_removed_while_others_are_found_are_found_again(place: Path) -> None:
+    """As builders do for whom the cache folder has no room."""
     files = written(FILES, ".bin")
 
     class Removing(Noted):
@@ -247,8 +248,10 @@ def test_entries_that_are_nowhere_are_not_taken_for_none(place: Path) -> None:
                 path.unlink()
             return super().__call__(file)
 
-    with pytest.raises(lz.PipelineError, match=rf"index of .*000\.bin isn't in {place}: an exec"):
-        Index(files, Removing(place / "log"), place)
+    found = Index(files, Removing(place / "log"), place)
+    assert found.counts.tolist() == [3, 0, 2]
+    assert [len(found.entries(number)) for number in (0, 1, 2)] == [3, 0, 2]
+    assert not [*place.glob("*.lock")]
 
 
 @pytest.mark.parametrize("executor", [lz.threads(2), lz.processes(2)])
@@ -271,10 +274,10 @@ def test_the_cache_folder_is_what_the_environment_says(monkeypatch: pytest.Monke
 def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = written([b"%d\n" % number for number in range(300)], ".txt")
     rows = lz.io.read_text(files, index_dir=place)
-    opened: list[str] = []
-    module = import_module("lazyckpt.io.mapped_arrays")
-    plain = module.array_length
-    monkeypatch.setattr(module, "array_length", lambda path: opened.append(path) or plain(path))
+    opened: list[Any] = []
+    module = import_module("lazyckpt.io.cache")
+    plain = module._footer_of
+    monkeypatch.setattr(module, "_footer_of", lambda file: opened.append(file) or plain(file))
     again = lz.io.read_text(files, index_dir=place)
     assert (len(again), len(opened)) == (300, 1)
     assert again[299] == rows[299] == "299"
@@ -296,6 +299,30 @@ def test_indices_of_the_cache_folder_that_are_not_used_make_room(
     is_kept = [os.path.exists(rows.row_index.path(0)) for rows in opened]
     assert is_kept == [True, not is_cache]
     assert lz.io.read_text(texts[1], index_dir=place)[1] == opened[1][1] == "b"
+
+
+def _read_often(folder: Path) -> None:
+    for number in range(8):
+        files = lz.io.files(f"{folder}/*")
+        assert lz.io.read_text(files, compression="gzip")[:] == ["a line"] * 60
+        for file in files:
+            os.utime(file.path, (number, number))
+
+
+def test_builders_that_make_room_for_one_another(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAZYCKPT_CACHE", str(place))
+    monkeypatch.setenv("LAZYCKPT_CACHE_BYTES", "1")
+    folders = [written([gzip.compress(b"a line\n" * 20)] * 3, ".txt.gz").root for _ in range(4)]
+    context = multiprocessing.get_context("fork")
+    builders = [context.Process(target=_read_often, args=(folder,)) for folder in folders]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join()
+    assert [builder.exitcode for builder in builders] == [0] * 4
+    assert not [*place.glob("*.lock"), *place.glob("*.tmp")]
 
 
 def test_a_size_of_the_cache_folder_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

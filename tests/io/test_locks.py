@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from lazyckpt.io.locks import exclusive_lock
+from lazyckpt.io.cache import exclusive_lock
 from tests.helpers import printed
 from tests.io.cases import folder
 
@@ -58,7 +58,7 @@ BUILDING = """
 import os, signal, sys
 from pathlib import Path
 import lazyckpt as lz
-from lazyckpt.io.lines import LineScan
+from lazyckpt.io.text import LineScan
 
 place, is_killed = Path(sys.argv[1]), sys.argv[2] == "killed"
 scan = LineScan.__call__

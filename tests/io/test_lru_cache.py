@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from lazyckpt.io.lru_cache import LRUCache
+from lazyckpt.io.cache import LRUCache
 from tests.helpers import HANGS
 
 

@@ -99,3 +99,12 @@ def test_a_file_that_is_not_there_is_that_whatever_the_cause() -> None:
     fsspec.register_implementation("lookup", _Lookup, clobber=True)
     with pytest.raises(FileNotFoundError, match="file or directory: 'lookup://a/b'"):
         lz.io.files("lookup://a/b")
+
+
+def test_what_a_server_answers_is_told_in_one_line() -> None:
+    """As Azure's, whose messages have more lines, of numbers and times."""
+    message = "The container does not exist.\nRequestId:3e76983f\nTime:2026-11-27T06:09:51Z"
+    answer = f"<Error><Code>ContainerNotFound</Code><Message>{message}</Message></Error>"
+    assert remote._reason(OSError(f"404 Not Found: \n{answer}\n\nDebug source:")) == (
+        "404 Not Found: ContainerNotFound: The container does not exist."
+    )

@@ -44,7 +44,7 @@ def test_a_file_that_is_none() -> None:
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    tfrecord._checksum.cache_clear()
+    tfrecord._crc32c.cache_clear()
     with pytest.raises(lz.PipelineError, match=r"read_tfrecord needs .*lazyckpt\[tfrecord\]"):
         lz.io.read_tfrecord(written([record(b"a")], ".tfrecord"))
 

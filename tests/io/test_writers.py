@@ -322,7 +322,7 @@ def test_types_that_files_before_leave_open_fit_those_after() -> None:
 def test_a_long_row_is_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "FRAME", 100)
     monkeypatch.setattr(writers, "_LONGEST", 400)
-    monkeypatch.setattr("lazyckpt.io.block_compressed.MOST", 500)
+    monkeypatch.setattr("lazyckpt.io.content.MOST", 500)
     rows = ["x" * 50, "y" * 3000, "z"]
     assert lz.io.read_jsonl(convert(rows, "jsonl.zst"), index_dir=folder())[:] == rows
 

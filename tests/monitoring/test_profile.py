@@ -107,6 +107,20 @@ def test_it_reads_no_more_than_a_run_and_begins_at_a_state(begin: int, n: int) -
     assert (found.items, read, state.to_json()) == (len(expected), by_run, before)
 
 
+def test_what_shard_passes_over_is_not_made_either() -> None:
+    called: list[int] = []
+    stream = lz.source(Stream(9)) | lz.tap(called.append) | lz.map(tokens)
+    rows = stream | lz.pack_first_fit(4, num_bins=1)
+    mine = lz.shard(num_shards=3, index=1)
+    assert [*counted(lz.profile(stream | mine, 9)).values()] == [9, 3, 3, 3]
+    assert called == [1, 4, 7]
+    assert [*counted(lz.profile(rows | mine, 9)).values()] == [9, 9, 9, 3, 3]
+
+
+def tokens(x: int) -> list[int]:
+    return [x] * 4
+
+
 def test_of_quick_stages_some_items_are_timed_and_each_is_read_once() -> None:
     read = 0
 

@@ -81,16 +81,58 @@ def test_a_schedule_knows_how_many_items_there_were_of_sources_that_are_gone() -
     assert rest(three, later, 1) != []
 
 
-def test_exact_proportions_change_where_the_counts_are_the_new_ones() -> None:
-    old, new = (
-        lz.mix([lz.count(), lz.count(100)], weights, deterministic=True)
-        for weights in ([1, 1], [3, 1])
-    )
+EXACT: Any = {"deterministic": True}
+
+
+def test_exact_proportions_change_from_here_on() -> None:
+    parts = [lz.count(), lz.count(100), lz.count(200)]
+    old, new = (lz.mix(parts[:2], weights, **EXACT) for weights in ([1, 1], [3, 1]))
     assert rest(new, lz.init(old), 8) == list(islice(new, 8))
-    with pytest.raises(lz.StateMismatch, match=r"wanted counts \[6, 2\] .* they are \[4, 4"):
-        lz.rebase(lz.state_at(old, 8), new)
-    with pytest.raises(lz.StateMismatch, match="deterministic proportions would have"):
-        lz.rebase(lz.state_at(old, 8), lz.mix([lz.count()], [1], deterministic=True))
+    state = lz.rebase(lz.state_at(old, 7), new)
+    assert lz.mix_counts(new, state) == (4, 3)
+    fresh = lz.mix([lz.count(4), lz.count(103)], [3, 1], **EXACT)
+    assert rest(new, state, 20) == list(islice(fresh, 20))
+    assert lz.mix_counts(new, lz.advance(new, state, 10**9)) == (4 + 75 * 10**7, 3 + 25 * 10**7)
+    added = lz.mix(parts, lz.schedule({0: [1, 1, 2], 20: [0, 0, 1]}), **EXACT)
+    later = lz.rebase(lz.advance(new, state, 4), added)
+    assert lz.mix_counts(added, later) == (7, 4, 0)
+    assert State.from_json(later.to_json()) == later
+    found = rest(added, later, 12)
+    assert [item // 100 for item in found[9:]] == [2, 2, 2]
+    assert found == [
+        item for n in range(12) for item in rest(added, lz.advance(added, later, n), 1)
+    ]
+    left = lz.mix([parts[2]], [1], **EXACT)
+    assert rest(left, lz.rebase(lz.advance(added, later, 10), left), 2) == found[10:]
+    batched = lz.mix(
+        [parts[0] | lz.batch(2), *parts[1:]], lz.schedule({0: [1, 1, 2], 20: [0, 0, 1]}), **EXACT
+    )
+    assert len(rest(batched, lz.rebase(later, batched), 12)) == 12
+
+
+def test_the_end_of_exact_proportions_that_changed_is_found_at_once() -> None:
+    parts = [lz.source(range(20)), lz.source(range(100, 120))]
+    for stop in ("first_exhausted", "all_exhausted"):
+        old, new = (lz.mix(parts, weights, stop=stop, **EXACT) for weights in ([1, 1], [3, 1]))
+        state = lz.rebase(lz.state_at(old, 9), new)
+        left = rest(new, state)
+        for n in range(len(left)):
+            there = lz.advance(new, state, n)
+            assert rest(new, there.to_json()) == left[n:]
+        with pytest.raises(IndexError):
+            lz.advance(new, state, len(left) + 1)
+        ranked = new | lz.shard(num_shards=3, index=1)
+        assert rest(ranked, lz.rebase(state, ranked)) == left[1::3]
+
+
+def test_a_state_of_proportions_that_never_were_is_refused() -> None:
+    mixed = lz.mix([lz.count(), lz.count(100)], [3, 1], **EXACT)
+    good = lz.state_at(mixed, 8)
+    places, counts, _ = good.position
+    for ended, wrong in ((0, (4, 4)), (2 * 9, counts), (2 * 4, (1, 7)), (2 * 4 + 1, (1, 7))):
+        with pytest.raises(lz.errors.InvalidState):
+            mixed.machine.check((places, wrong, ended))
+    mixed.machine.check((places, (5, 3), 2 * 4))
 
 
 MIX = lz.mix(LETTERS, [1, 2, 3], seed=0)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import chain
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from toolz import concat
 
@@ -16,9 +15,8 @@ from lazyckpt.combinators.machines.token_rows import (
     Features,
     Overflow,
     Pad,
-    as_sequence,
     cut_to_fit,
-    filled_row,
+    size_of,
 )
 from lazyckpt.combinators.schedule import Schedule
 from lazyckpt.core.flow import Position
@@ -69,33 +67,31 @@ class BestFit:
         insort(self._rising, (room, len(self._rising)))
 
 
-_Sized: TypeAlias = tuple[int, Features]  # a sequence, and how long it is
-
-
 class Bins:
     """Rows that are filled at once."""
 
     def __init__(self, name: str, length: int, overflow: Overflow, rooms: Rooms) -> None:
         self.name, self.length, self.overflow = name, length, overflow
-        self.rows: list[list[Features]] = []
+        self.rows: list[list[Any]] = []
         self._rooms = rooms
 
-    def fill(self, sequences: Iterable[_Sized], most: float) -> _Sized | None:
-        """Put sequences into rows; return the first without room in so many, or None."""
+    def place(self, items: Iterable[Any], most: float) -> list[Any]:
+        """Put sequences into rows, up to the first without room in so many; return that, if any."""
         rows, rooms, length = self.rows, self._rooms, self.length
-        for sequence in sequences:
-            size, features = sequence
-            whole: list[Features] = []
+        for item in items:
+            size, last, whole = size_of(self.name, item), item, list[Any]()
             if size > length:
-                whole = cut_to_fit(self.name, size, features, length, self.overflow)
-                features = whole.pop() if whole else {}
-                size = _size(features)
+                whole = cut_to_fit(self.name, item, size, length, self.overflow)
+                if not whole:
+                    continue
+                last = whole.pop()
+                size = size_of(self.name, last)
             if not size:
                 continue
             chosen = rooms.place(size)
             if whole or chosen < 0:
                 if rows and len(rows) + len(whole) + (chosen < 0) > most:
-                    return sequence
+                    return [item]
                 for part in whole:
                     rows.append([part])
                     rooms.add(0)
@@ -103,20 +99,16 @@ class Bins:
                     chosen = len(rows)
                     rows.append([])
                     rooms.add(length - size)
-            rows[chosen].append(features)
-        return None
+            rows[chosen].append(last)
+        return []
 
-    def after(self, given: int) -> list[list[Features]]:
+    def after(self, given: int) -> list[list[Any]]:
         """The rows after so many."""
         if given >= max(1, len(self.rows)):
             raise SourceChanged(
                 f"{self.name}: the state stands after row {given} of {len(self.rows)}"
             )
         return self.rows[given:]
-
-
-def _size(features: Features) -> int:
-    return len(next(iter(features.values()))) if features else 0
 
 
 def binned(
@@ -139,32 +131,28 @@ def binned(
     def rows(
         before: Read, anchor: Position, number: int, given: int, *own: Any
     ) -> Iterator[Placed]:
-        stream: Iterator[_Sized] = map(partial(as_sequence, name), before.items)
-        held: list[Features] = []
+        held: list[Any] = []
+        left: list[Any] = []  # read, and without room in the rows before
 
-        def filled(size: int, most: int) -> tuple[Bins, bool]:
-            """Rows of what is held and read, and whether there is more than they have room for."""
-            nonlocal stream
+        def placed(size: int, most: int) -> Bins:
+            """Rows of what is held, left and read, up to one for which they have no room."""
+            nonlocal left
             bins = Bins(name, size, overflow, begin())
-            bins.fill(zip(map(_size, held), held, strict=True), math.inf)
-            left = bins.fill(stream, most)
-            if left is not None:
-                stream = chain([left], stream)
-            return bins, left is not None
+            bins.place(held, math.inf)
+            left = bins.place(chain(left, before.items), most)
+            return bins
 
         size = length_after(name, length, number)
         past = [*own]
         if is_scheduled and given:
             size = past.pop(0)
         for was, most, count in past:
-            held = [*concat(filled(was, most)[0].after(count))]
-        is_more = True
-        while held or is_more:
-            bins, is_more = filled(size, num_bins)
-            following = before.last() if is_more else before.reached()
+            held = [*concat(placed(was, most).after(count))]
+        while True:
+            bins = placed(size, num_bins)
+            following = before.last() if left else before.reached()
             held = []
-            for parts in bins.after(given):
-                row = filled_row(name, parts, size, pad)
+            for row in bins.after(given):
                 given, number = given + 1, number + 1
                 upcoming = length_after(name, length, number)
                 if given == len(bins.rows):
@@ -173,10 +161,12 @@ def binned(
                     held = [*concat(bins.after(given))]
                     given, past = 0, [*past, (size, num_bins, given)]
                 open_length = [size] if is_scheduled and given else []
-                yield (anchor, given, *open_length, *past), row
+                yield (anchor, given, *open_length, *past), (row, size)
                 if not given:
                     size = upcoming
                     break
+            if not (held or left):
+                return
 
     def rereads(anchor: Position, given: int, *past: Any) -> Reread:
         return Reread(anchor, math.inf if given or past else begun(upstream, anchor))
@@ -192,4 +182,4 @@ def binned(
     def check_change(was: int, most: int, count: int) -> None:
         within(name, was - 1), within(name, most - 1), within(name, count - 1)
 
-    return packed(name, upstream, length, rows, rereads, check)
+    return packed(name, upstream, length, pad, rows, rereads, check)

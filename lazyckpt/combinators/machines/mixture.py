@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain, compress, islice
+from itertools import chain, compress, groupby, islice
 from operator import ne
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lazyckpt.combinators.machines.join import named
 from lazyckpt.combinators.machines.proportions import (
     Choices,
+    Draws,
     Proportions,
     Scheduled,
     Weights,
     random_choices,
 )
 from lazyckpt.combinators.repeat import repeated
-from lazyckpt.combinators.schedule import known_weights
+from lazyckpt.combinators.schedule import Schedule, known_weights
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.flow import Flow, Position, close_stream, picking
 from lazyckpt.core.machine import EPOCH_BITS, End, Machine, Rate, within
 from lazyckpt.core.prng import derive
 from lazyckpt.core.stages import joining
@@ -32,6 +36,50 @@ Stop: TypeAlias = Literal[
 ]
 RESTARTING = ("all_exhausted", "never")
 DROPPING = "all_exhausted_without_replacement"
+_FEW = 16  # items in a row that are made alone
+_AHEAD = 1 << 12  # items ahead that are asked for at once
+
+
+class Alone(Generic[A]):
+    """The items of a machine with random access, of which few are wanted, each made alone.
+
+    Attributes:
+        flow: The items from where it is.
+    """
+
+    def __init__(self, machine: Machine[A], position: Position) -> None:
+        assert machine.skip is not None
+        self._machine, self._skip, self._begin = machine, machine.skip, position
+        self._taken = self._known = self._in_a_row = self._ends = 0
+        self.flow = Flow[A](self._items(), self._place, taken=lambda: self._taken)
+
+    def left(self, n: int) -> int:
+        """How many of the next n items there are."""
+        if self._taken + n > self._known:
+            self._known = self._skip(self._begin, self._taken + n + _AHEAD)[1]
+        return min(n, self._known - self._taken)
+
+    def pass_over(self, n: int) -> None:
+        """Go on behind n items, which there are."""
+        self._taken, self._in_a_row = self._taken + n, 0
+
+    def _items(self) -> Iterator[A]:
+        while self.left(1):
+            is_dense = self._in_a_row >= _FEW  # so that a flow has them sooner
+            for item in self._machine.flow(self._place()) if is_dense else [self._alone()]:
+                self._taken, self._in_a_row = self._taken + 1, self._in_a_row + 1
+                yield item
+                if not self._in_a_row:
+                    break
+        self._ends = 1
+
+    def _alone(self) -> A:
+        assert self._machine.item is not None
+        return self._machine.item(self._begin, self._taken)
+
+    def _place(self) -> Position:
+        steps = self._taken + self._ends
+        return self._skip(self._begin, steps)[0] if steps else self._begin
 
 
 class Mixture(Generic[A]):
@@ -39,13 +87,14 @@ class Mixture(Generic[A]):
 
     Its own part: how many items each has given, with those of pipelines that are
     gone behind them; and whether the end was reached. Where pipelines drop out, that is
-    a bit for each that has, the lowest for the first.
+    a bit for each that has, the lowest for the first. Where proportions were changed, the
+    bits above that one are the number of items after which they began.
     """
 
     def __init__(
         self,
         machines: Sequence[Machine[A]],
-        weights: Weights | Scheduled,
+        weights: Weights | Schedule[Any] | Scheduled,
         seed: int | None,
         stop: Stop,
         deterministic: bool,
@@ -55,7 +104,8 @@ class Mixture(Generic[A]):
             repeated(each, None, f"mix: {named(n)}") for n, each in enumerate(machines)
         ]
         self.weights, self.seed, self.stop = weights, seed, stop
-        self.proportions = Proportions(weights) if deterministic and not callable(weights) else None
+        points: Any = weights.points if isinstance(weights, Schedule) else ((0, weights),)
+        self.proportions = Proportions(points) if deterministic else None
         self.restarts = stop in RESTARTING
         self.drops = stop == DROPPING
         self.shift = EPOCH_BITS if self.restarts else 0
@@ -86,11 +136,24 @@ class Mixture(Generic[A]):
     def check(self, counts: Any, ended: int) -> None:
         given = [within("mix", each) for each in counts]
         own, gone = given[: len(self.machines)], given[len(self.machines) :]
+        within("mix", sum(given)), within("mix", len(gone), 1)
         most = (1 << len(self.machines)) - 1 if self.drops else 1
-        within("mix", ended, most), within("mix", sum(given)), within("mix", len(gone), 1)
-        proportions = self.proportions
-        if len(own) < len(self.machines) or not (proportions is None or proportions.fits(given)):
+        within("mix", ended, 2 * sum(given) + 1 if self.proportions is not None else most)
+        if len(own) < len(self.machines) or not self.fits(given, ended):
             raise InvalidState(f"mix: counts {brief(counts)} are none of these weights")
+
+    def fits(self, counts: Sequence[int], ended: int) -> bool:
+        """Whether so many items can have come of each."""
+        if self.proportions is None:
+            return True
+        before = self.before(counts, ended)
+        return min(before) >= 0 and sum(before) + sum(counts[len(before) :]) == ended >> 1
+
+    def before(self, counts: Sequence[int], ended: int) -> list[int]:
+        """How many items of each there were before the proportions began."""
+        assert self.proportions is not None
+        since = self.proportions.counts(sum(counts), ended >> 1)
+        return [had - each for had, each in zip(counts, since, strict=False)]
 
     def is_first(self, number: int, place: Position) -> bool:
         """Whether a pipeline is in the pass whose end counts."""
@@ -113,7 +176,7 @@ class Mixture(Generic[A]):
 
     def ended_with(self, number: int, places: Sequence[Position], ended: int) -> int:
         """What of the own part notes the end, once this pipeline has ended too."""
-        return ended | 1 << number if self.drops else int(self.is_last(number, places))
+        return ended | (1 << number if self.drops else self.is_last(number, places))
 
     def begun_again(self, number: int, end: Position) -> Position:
         machine = self.machines[number]
@@ -121,17 +184,16 @@ class Mixture(Generic[A]):
 
     def chooser(self, position: Position) -> Choices:
         if self.proportions is not None:
-            return self.proportions.choices()
+            return self.proportions.choices(position[2] >> 1)
         assert self.seed is not None
         key = derive(self.seed, "mix", self.epoch(position))
         dropped = position[2] if self.drops and not self.is_over(position[2]) else 0
-        return random_choices(self.weights, len(self.machines), key, dropped)
+        weights = self.weights
+        ends = weights.ends if isinstance(weights, Schedule) and weights.points else None
+        return random_choices(weights, len(self.machines), key, dropped, ends)
 
     def choices(self, position: Position, n: int) -> Iterator[int]:
-        counts, numbers = position[1], [*range(len(self.machines))]
-        if self.proportions is not None and self.proportions.pattern is None:  # counts decide
-            return islice(self.chooser(position).ahead(sum(counts), counts, numbers), n, None)
-        return self.chooser(position).ahead(sum(counts) + n, counts, numbers)
+        return iter(Draws(self.chooser(position), sum(position[1]) + n))
 
     def epoch(self, position: Position) -> int:
         return self.machines[0].epoch(position[0][0]) >> self.shift
@@ -143,7 +205,7 @@ class Mixture(Generic[A]):
     def step(self, position: Position) -> tuple[Position, A]:
         (*places,), (*counts,), ended = position
         while not self.is_over(ended):
-            number = self.chooser((places, counts, ended)).one(sum(counts), counts)
+            number = self.chooser((places, counts, ended)).one(sum(counts))
             is_first = self.is_first(number, places[number])
             machine = (self.machines if is_first else self.again)[number]
             try:
@@ -159,37 +221,106 @@ class Mixture(Generic[A]):
 
     def flow(self, position: Position) -> Flow[A]:
         places, counts, ended = position
-        width, again = len(self.machines), self.again
+        width = len(self.machines)
         before, gone, begin = list(counts[:width]), counts[width:], sum(counts)
-        if self.stop == "all_exhausted" and not ended and self.is_last(-1, places):
+        if self.stop == "all_exhausted" and not self.is_over(ended) and self.is_last(-1, places):
             raise InvalidState("mix: a state in which all have ended, and the stream has not")
-        flows = [
-            (self.machines if self.is_first(number, place) else again)[number].flow(place)
+        machines = [
+            (self.machines if self.is_first(number, place) else self.again)[number]
             for number, place in enumerate(places)
         ]
-        streams, taken = map(list, zip(*map(counted, flows), strict=True))
+        flows = [each.flow(place) for each, place in zip(machines, places, strict=True)]
+        streams, taken, picks = map(list, zip(*map(picking, flows), strict=True))
+        jumping: dict[int, Alone[A]] = {}  # of which some items have been passed over
         there, noted = list(places), counts  # positions, where so many items of each were taken
+        draws = Draws(self.chooser(position), begin)
 
         def given() -> tuple[int, ...]:
             return (*[had + some() for had, some in zip(before, taken, strict=True)], *gone)
 
-        def passes() -> Iterator[Iterator[A]]:
-            """The items until the chosen pipeline has ended, then until the next one has."""
+        def replace(number: int, flow: Flow[A]) -> None:
+            before[number] += taken[number]()
+            flows[number] = flow
+            streams[number], taken[number], picks[number] = picking(flow)
+
+        def alone(number: int) -> Alone[A] | None:
+            if self.machines[number].item is None:
+                return None
+            if number not in jumping:
+                found = Alone(machines[number], flows[number].snapshot())
+                close_stream(flows[number])
+                replace(number, found.flow)
+                jumping[number] = found
+            return jumping[number]
+
+        def end_pass() -> None:
+            """Go on without the pipeline that is chosen next, which has ended, or with it anew."""
             nonlocal ended, there, noted
-            now, place = counts, begin
+            now, here = given(), [each.snapshot() for each in flows]
+            number = self.chooser((position[0], now, ended)).one(sum(now))
+            ended = self.ended_with(number, here, ended)
+            is_over = self.is_over(ended)
+            if not self.drops and not is_over:
+                here[number] = self.begun_again(number, here[number])
+                machines[number] = self.again[number]
+                jumping.pop(number, None)
+                replace(number, machines[number].flow(here[number]))
+            there, noted = here, now
+            draws.restart(None if is_over else self.chooser((position[0], now, ended)), sum(now))
+
+        def items() -> Iterator[Iterator[A]]:
+            chosen = map(next, map(streams.__getitem__, draws))
             while not self.is_over(ended):
-                choices = self.chooser((position[0], now, ended))
-                yield map(next, choices.ahead(place, now, streams))
-                now, here = given(), [each.snapshot() for each in flows]
-                place = sum(now)
-                number = choices.one(place, now)
-                ended = self.ended_with(number, here, ended)
-                if not self.drops and not self.is_over(ended):
-                    here[number] = self.begun_again(number, here[number])
-                    flows[number] = again[number].flow(here[number])
-                    streams[number], taken[number] = counted(flows[number])
-                    before[number] = now[number]
-                there, noted = here, now
+                yield chosen  # until the chosen pipeline has ended, then until the next one has
+                if not self.is_over(ended):
+                    end_pass()
+
+        def pick(n: int, index: int) -> tuple[int, list[A]]:
+            found, own = 0, list[A]()
+            while found < n and not self.is_over(ended):
+                numbers = draws.take(n - found)
+                some = pick_one(numbers, index - found, own)
+                found += some
+                if some < len(numbers):
+                    end_pass()
+            return found, own
+
+        def pick_one(numbers: NDArray[np.int64], index: int, own: list[A]) -> int:
+            """Take an item of each pipeline of these numbers, until one has ended.
+
+            Only the one at `index` is made, if others can be passed over.
+            """
+            counts, size = np.bincount(numbers, minlength=width), len(numbers)
+            chosen = counts.nonzero()[0].tolist()
+            jumps = {number: each for number in chosen if (each := alone(number)) is not None}
+            for number, each in jumps.items():
+                left = each.left(wanted := int(counts[number]))
+                if left < wanted:
+                    size = min(size, int(np.flatnonzero(numbers == number)[left]))
+            made = [index] if 0 <= index < size else []
+            if len(jumps) < len(chosen):  # those of others are read, in their order
+                is_made = ~np.isin(numbers[:size], [*jumps])
+                is_made[made] = True
+                made = is_made.nonzero()[0].tolist()
+            for (is_own, number), run in groupby(made, lambda at: (at == index, int(numbers[at]))):
+                places = [*run]
+                if not is_own:
+                    some = picks[number](len(places), -1)[0]
+                else:
+                    if number in jumps:
+                        own_before = int(np.count_nonzero(numbers[:index] == number))
+                        jumps[number].pass_over(own_before)
+                        counts[number] -= own_before + 1
+                    own += islice(streams[number], 1)
+                    some = len(own)
+                if some < len(places):
+                    size = places[some]
+                    break
+            if size < len(numbers):
+                counts -= np.bincount(numbers[size:], minlength=width)
+            for number, each in jumps.items():
+                each.pass_over(int(counts[number]))
+            return size
 
         def snapshot() -> Position:
             nonlocal noted
@@ -199,40 +330,53 @@ class Mixture(Generic[A]):
             noted = now
             return tuple(there), now, ended
 
-        items = chain.from_iterable(passes())
-        return Flow(items, snapshot, taken=lambda: sum(given()) - begin)
+        return Flow(
+            chain.from_iterable(items()),
+            snapshot,
+            taken=lambda: sum(given()) - begin,
+            pick=pick,
+        )
 
     def skip(self, position: Position, n: int) -> tuple[Position, int]:
         assert self.proportions is not None
         here, counts, ended = position
-        begin = sum(counts)
-        if ended:
+        begin, since = sum(counts), ended >> 1
+        if self.is_over(ended):
             return position, 0
-        place, number = self._ending(here, counts, n)
+        before = self.before(counts, ended) if since else [0] * len(here)
+        place, number = self._ending(here, counts, before, since, n)
         passed = int(min(n, place - begin))
-        wanted = self.proportions.counts(begin + passed)
+        chosen = self.proportions.counts(begin + passed, since)
+        wanted = [had + each for had, each in zip(before, chosen, strict=True)]
         after = [
             jump(state, want - had)[0]
-            for jump, state, want, had in zip(self.jumps, here, wanted, counts, strict=True)
+            for jump, state, want, had in zip(self.jumps, here, wanted, counts, strict=False)
         ]
-        if passed < n:
+        is_over = passed < n
+        if is_over:
             jump = self.machines[number].skip
             assert jump is not None
             after[number] = jump(here[number], wanted[number] - counts[number] + 1)[0]
-        return (tuple(after), tuple(wanted), int(passed < n)), passed
+        return (tuple(after), (*wanted, *counts[len(here) :]), ended | is_over), passed
 
     def _ending(
-        self, here: Sequence[Position], counts: Sequence[int], n: int
+        self,
+        here: Sequence[Position],
+        counts: Sequence[int],
+        before: Sequence[int],
+        since: int,
+        n: int,
     ) -> tuple[int | float, int]:
         """Where the stream ends, if within n items, and which pipeline ends it."""
         assert self.proportions is not None
         found = []
-        for number, (state, had) in enumerate(zip(here, counts, strict=True)):
+        for number, (state, had) in enumerate(zip(here, counts, strict=False)):
             jump = self.machines[number].skip
             assert jump is not None
             if self.needed[number] and self.is_first(number, state):
-                left = jump(state, n)[1]
-                place = self.proportions.place(number, had + left) if left < n else math.inf
+                left, taken = jump(state, n)[1], had - before[number]
+                is_near = left < n
+                place = self.proportions.place(number, taken + left, since) if is_near else math.inf
                 found.append((place, number))
         pick = min if self.stop == "first_exhausted" else max
         return pick(found, default=(math.inf, 0))
@@ -240,7 +384,6 @@ class Mixture(Generic[A]):
     def has_access(self) -> bool:
         return (
             self.proportions is not None
-            and self.proportions.pattern is not None
             and len(self.jumps) == len(self.machines)
             and all(each.length is not None for each in self.machines)
         )
@@ -262,3 +405,9 @@ class Mixture(Generic[A]):
             if self.needed[n]
         ]
         return (min if self.stop == "first_exhausted" else max)(ends)
+
+
+def has_proportions(weights: Weights | Schedule[Any] | Scheduled) -> bool:
+    """Whether weights hold for some items each, as numbers that are known beforehand."""
+    is_stepped = isinstance(weights, Schedule) and weights.points and weights.interpolate is None
+    return bool(is_stepped) or not callable(weights)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lazyckpt.combinators.machines.token_rows import Features
+from lazyckpt.combinators.machines.token_rows import Features, Pad, UnfilledRow, filled_row
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.schedule import Schedule
 from lazyckpt.core.call import Call
@@ -19,7 +20,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.errors import PipelineError
 from lazyckpt.pipeline import Stage
 
-Placed: TypeAlias = tuple[Position, Features]  # a row, and the position after it
+Placed: TypeAlias = tuple[Position, UnfilledRow]  # a row, and the position after it
 
 _CODES = "which item each token is from"
 
@@ -57,18 +58,21 @@ def packed(
     name: str,
     upstream: Machine[Any],
     length: int | Schedule[int],
+    pad: Pad | None,
     rows: Callable[..., Iterator[Placed]],
     rereads: Callable[..., Reread],
     check: Callable[..., object],
 ) -> Machine[Features]:
     """The rows that `rows(before, anchor, number, *own)` makes, each with the position after it.
 
-    A stage whose lengths follow a schedule counts its rows, in front of its own part.
+    They are filled when they are given: one that is passed over costs no more than its place
+    there. A stage whose lengths follow a schedule counts its rows, in front of its own part.
 
     Args:
         name: The stage's.
         upstream: The machine before it.
         length: The length of its rows.
+        pad: What fills them up.
         rows: Makes rows, of which the first has a number, each with `(anchor, *own)` after it.
         rereads: From `(anchor, *own)`, what a resume reads again.
         check: Called with its own part.
@@ -83,7 +87,7 @@ def packed(
         def placed(anchor: Position, *own: Any) -> Position:
             return (anchor, number, *own) if is_counted else (anchor, *own)
 
-        def made() -> Iterator[Features]:
+        def made() -> Iterator[UnfilledRow]:
             nonlocal position, number
             for after, row in rows(before, anchor, number, *own):
                 number += 1
@@ -91,7 +95,7 @@ def packed(
                 yield row
             position = placed(before.reached(), 0)
 
-        return Flow(made(), lambda: position)
+        return Flow(made(), lambda: position, partial(filled_row, name, pad))
 
     def check_counted(number: int, *own: Any) -> None:
         within(name, number)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from lazyckpt.core.flow import Flow, Position, View, counted
+from lazyckpt.core.flow import Flow, Position, View, counted, picking
 from lazyckpt.core.machine import MOST, End, Machine, Rate, Share, within
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import stateful, stateless
@@ -215,47 +215,37 @@ def dealt_stream(
     pad: A,
     length: int | float | None,
 ) -> Machine[A]:
-    """Over a stream, which has to be read for all ranks."""
+    """Over a stream, of which the items of other ranks are passed over, or else read.
 
-    def mine(position: Position, dealt: list[A]) -> list[A]:
-        """What this rank gets of what was dealt in one round: one item, or none at the end."""
-        if remainder == "drop" and len(dealt) < num_shards:
+    What is pending, as the function of `map` and the filling of packed rows, is done for this
+    rank's items alone.
+    """
+
+    def mine(position: Position, dealt: int, own: list[A]) -> list[A]:
+        """What this rank gets of so many items dealt in one round: one item, or none at the end."""
+        if remainder == "drop" and dealt < num_shards:
             return []
-        if remainder == "pad" and dealt and len(dealt) <= index:
+        if remainder == "pad" and 0 < dealt <= index:
             return [pad]
-        if remainder == "repeat" and dealt and len(dealt) <= index:
-            beyond = index - len(dealt)
+        if remainder == "repeat" and 0 < dealt <= index:
+            beyond = index - dealt
             begin = upstream.init(upstream.epoch(position))
             found = list(islice(upstream.flow(begin), beyond + 1))
             return [found[beyond % len(found)]]
-        return dealt[index : index + 1]
-
-    def step(position: Position) -> tuple[Position, A]:
-        dealt: list[A] = []
-        while len(dealt) < num_shards:
-            try:
-                position, item = upstream.step(position)
-            except End as end:
-                position = end.position
-                break
-            dealt.append(item)
-        for item in mine(position, dealt):
-            return position, item
-        raise End(position)
+        return own
 
     def flow(position: Position) -> Flow[A]:
         items = upstream.flow(position)
+        if num_shards == 1:
+            return items
+        _, _, pick = picking(items)
 
         def hands() -> Iterator[A]:
-            stream = iter(items)
-            while dealt := list(islice(stream, num_shards)):
-                hand = mine(position, dealt)
+            while hand := mine(position, *pick(num_shards, index)):
                 yield from hand
-                if not hand:
-                    return
 
         return Flow(hands(), items.snapshot)
 
     rate = Rate(num_shards, num_shards if remainder == "repeat" else 0)
     share = _dealt(upstream, num_shards, index, remainder)
-    return stateless(upstream, rate=rate, share=share, step=step, flow=flow, length=length)
+    return stateless(upstream, rate=rate, share=share, flow=flow, length=length)

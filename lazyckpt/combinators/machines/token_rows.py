@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from typing import Any, Literal, TypeAlias
+from functools import cache, lru_cache, partial
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import toolz
@@ -36,19 +36,38 @@ def token_count(stage: str, size: Any, item: Any) -> int:
     return int(size)
 
 
-def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
-    """How many tokens an item has, and its features as arrays of one value for each."""
-    if type(item) is np.ndarray and item.ndim:
-        return len(item), {"tokens": item}
-    if not isinstance(item, Mapping):
-        tokens = np.asarray(item)
-        if tokens.ndim:
-            return len(tokens), {"tokens": unrounded(stage, tokens, [item])}
-    fields = item if isinstance(item, Mapping) else {"tokens": item}
-    features = {
-        name: unrounded(stage, np.asarray(values), [values]) for name, values in fields.items()
-    }
-    sizes = {name: len(each) for name, each in features.items() if each.ndim}
+class Cut(NamedTuple):
+    """Some tokens of a sequence, of which a row that is being placed needs no more than how many.
+
+    Attributes:
+        whole: Gives the arrays of the sequence when a row is filled, the same to all its cuts.
+        begin: The first of the tokens.
+        end: The one after the last.
+    """
+
+    whole: Callable[[], Features]
+    begin: int
+    end: int
+
+    @property
+    def features(self) -> Features:
+        """Arrays of one value for each of the tokens."""
+        return {name: each[self.begin : self.end] for name, each in self.whole().items()}
+
+
+UnfilledRow: TypeAlias = tuple[list[Any], int]  # sequences and parts of such, and its length
+
+
+def size_of(stage: str, item: Any) -> int:
+    """How many tokens a sequence has, or a mapping of several features of one length, or a part."""
+    if type(item) is Cut:
+        return item.end - item.begin
+    is_one = type(item) in (list, np.ndarray) or not isinstance(item, Mapping)
+    if is_one and (count := _count(item)) is not None:
+        return count
+    fields = {} if is_one else item
+    counts = {name: _count(values) for name, values in fields.items()}
+    sizes = {name: count for name, count in counts.items() if count is not None}
     if not sizes:
         raise TypeError(
             f"{stage}: expected a sequence of tokens, or a mapping of such, got {brief(item)} "
@@ -56,27 +75,55 @@ def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
         )
     if len(set(sizes.values())) > 1:
         raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
-    if taken := [name for name in _OURS if name in features]:
+    if taken := [name for name in _OURS if name in fields]:
         raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
-    size = toolz.first(sizes.values())
-    each_token = {
-        name: each if each.ndim else np.full(size, each) for name, each in features.items()
-    }
-    return size, each_token
+    return next(iter(sizes.values()))
 
 
-def cut_to_fit(
-    stage: str, size: int, features: Features, length: int, overflow: Overflow
-) -> list[Features]:
+def _count(values: Any) -> int | None:
+    """For how many tokens values are; None for one that belongs to each token."""
+    if type(values) is list:
+        return len(values)
+    found = np.asarray(values)
+    return len(found) if found.ndim else None
+
+
+def features_of(stage: str, item: Any) -> Features:
+    """Arrays of one value for each token of a sequence, which has such, or of a part of one."""
+    if type(item) is Cut:
+        return item.features
+    if type(item) in (list, np.ndarray) or not isinstance(item, Mapping):
+        return {"tokens": _as_array(stage, item)}
+    arrays = {name: _as_array(stage, values) for name, values in item.items()}
+    size = next(len(each) for each in arrays.values() if each.ndim)
+    return {name: each if each.ndim else np.full(size, each) for name, each in arrays.items()}
+
+
+def _as_array(stage: str, values: Any) -> NDArray[Any]:
+    if type(values) is np.ndarray:
+        return values
+    return unrounded(stage, np.asarray(values), [values])
+
+
+def cutting(stage: str, item: Any) -> Callable[[int, int], Any]:
+    """What gives the part of a sequence from one token up to another."""
+    if type(item) is np.ndarray:
+        return lambda begin, end: item[begin:end]
+    return partial(Cut, cache(partial(features_of, stage, item)))
+
+
+def cut_to_fit(stage: str, item: Any, size: int, length: int, overflow: Overflow) -> list[Any]:
     """A sequence longer than `length` in parts, of which all but the last have so many tokens."""
     if overflow == "error":
+        shown = toolz.first(features_of(stage, item).values())[:_SHOWN].tolist()
         raise ValueError(
             f"{stage}: a sequence of {size} tokens is longer than length={length}: "
-            f"{brief(toolz.first(features.values())[:_SHOWN].tolist())}; "
+            f"{brief(shown)}; "
             'say by overflow="split", "truncate" or "drop" what becomes of it'
         )
     kept = {"split": size, "truncate": length, "drop": 0}[overflow]
-    return [part_of(features, begin, begin + length) for begin in range(0, kept, length)]
+    cut = cutting(stage, item)
+    return [cut(begin, min(begin + length, size)) for begin in range(0, kept, length)]
 
 
 def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | None] | None:
@@ -85,14 +132,9 @@ def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | 
 
 
 def _longer(length: int, item: Any) -> str | None:
-    features = item.values() if isinstance(item, Mapping) else [item]
-    size = next((len(each) for each in features if np.ndim(each)), 0)
+    counts = map(_count, item.values() if isinstance(item, Mapping) else [item])
+    size = next((count for count in counts if count is not None), 0)
     return f"{size} tokens are more than length={length}" if size > length else None
-
-
-def part_of(features: Features, begin: int, end: int) -> Features:
-    """The tokens from number `begin` up to `end`."""
-    return {name: each[begin:end] for name, each in features.items()}
 
 
 REPADDED = Elastic(changes={"pad": "blind"})  # of what changes no row but in what fills it up
@@ -110,8 +152,10 @@ def _is_padding(item: tuple[Any, Any]) -> bool:
     return isinstance(name, str) and isinstance(number, (int, float, np.bool_, np.number))
 
 
-def filled_row(stage: str, parts: list[Features], length: int, pad: Pad | None) -> Features:
-    """The parts end to end, filled up with zeros or what `pad` says, numbered and counted."""
+def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
+    """What is in it end to end, filled up with zeros or what `pad` says, numbered and counted."""
+    items, length = row
+    parts = [features_of(stage, item) for item in items]
     first = parts[0]
     for part in parts:
         if part.keys() != first.keys():
@@ -123,16 +167,16 @@ def filled_row(stage: str, parts: list[Features], length: int, pad: Pad | None) 
     columns = {name: [part[name] for part in parts] for name in first}
     sizes = [len(each) for each in toolz.first(columns.values())]
     full = sum(sizes)
-    row = {}
+    filled = {}
     for name, arrays in columns.items():
         if full < length:
             filler = np.zeros((length - full, *arrays[0].shape[1:]), arrays[0].dtype)
             if pad and name in pad:
                 filler[:] = _as_type(stage, name, pad[name], filler.dtype)
             arrays.append(filler)
-        row[name] = unrounded(stage, np.concatenate(arrays), arrays)
-    row["segment_ids"], row["positions"] = _numbered(sizes, length)
-    return row
+        filled[name] = unrounded(stage, np.concatenate(arrays), arrays)
+    filled["segment_ids"], filled["positions"] = _numbered(sizes, length)
+    return filled
 
 
 def _as_type(stage: str, name: str, number: Any, dtype: np.dtype[Any]) -> Any:

@@ -25,8 +25,8 @@ class Items:
         pickles, starts, large = bytearray(), list[int](), list[pickle.PickleBuffer]()
         for item in self._items:
             starts.append(len(pickles))
-            parts, buffers = pickler.dump(item)
-            pickles += b"".join(parts)
+            pickled, buffers = pickler.dump(item)
+            pickles += pickled
             large += map(pickle.PickleBuffer, buffers)
         return _opened, (bytes(pickles), starts, large)
 

@@ -38,12 +38,12 @@ class Pickler:
         self._parts, self._large = _Parts(), LargeBuffers()
         self._pickler = pickle.Pickler(self._parts, 5, buffer_callback=self._large)
 
-    def dump(self, message: Any) -> tuple[list[bytes], list[memoryview]]:
-        """Return a pickle in parts, and the buffers left out of it."""
+    def dump(self, message: Any) -> tuple[bytes, list[memoryview]]:
+        """Return a pickle, and the buffers left out of it."""
         self._pickler.dispatch_table = reducers()
         self._pickler.dump(message)
         self._pickler.clear_memo()
-        parts, large = self._parts[:], self._large[:]
+        pickled, large = b"".join(self._parts), self._large[:]
         self._parts.clear()
         self._large.clear()
-        return parts, large
+        return pickled, large

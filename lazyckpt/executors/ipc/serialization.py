@@ -28,7 +28,7 @@ from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTime
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.pickler import LargeBuffers, Pickler
 from lazyckpt.executors.ipc.shared_items import shared_call
-from lazyckpt.executors.ipc.shared_memory import starts
+from lazyckpt.executors.ipc.shared_memory import fill, starts
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
@@ -44,14 +44,11 @@ class SharedPickle:
 
     def __init__(self, content: Any, *, by_value: bool) -> None:
         large = LargeBuffers()
-        parts = [memoryview(_dumps(content, large, by_value=by_value)), *large]
-        *begins, end = starts([len(part) for part in parts])
-        self._places = [
-            slice(start, start + len(part)) for start, part in zip(begins, parts, strict=True)
-        ]
+        parts = [_dumps(content, large, by_value=by_value), *large]
+        *places, end = starts(map(len, parts))
+        self._places = [slice(at, at + len(part)) for at, part in zip(places, parts, strict=True)]
         self._memory = Arena(end)
-        for place, part in zip(self._places, parts, strict=True):
-            self._memory.buffer[place] = part
+        fill(self._memory.buffer, parts)
 
     def open(self) -> Any:
         """The content, in one of those processes."""
@@ -111,8 +108,8 @@ def _writable(buffer: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def serialize(content: Any) -> tuple[bytes, Buffers]:
     """A pickle, and the memory of large arrays and tensors, which is not copied."""
-    parts, large = Pickler().dump(content)
-    return b"".join(parts), [np.frombuffer(view, np.uint8) for view in large]
+    pickled, large = Pickler().dump(content)
+    return pickled, [np.frombuffer(view, np.uint8) for view in large]
 
 
 def this_process() -> str:

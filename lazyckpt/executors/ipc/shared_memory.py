@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from mmap import PAGESIZE, mmap
@@ -163,9 +163,15 @@ def _start(count: int) -> int:
     return -(-(count + 1) // PAGESIZE) * PAGESIZE
 
 
-def starts(sizes: Sequence[int]) -> Sequence[int]:
+def starts(sizes: Iterable[int]) -> list[int]:
     """Where buffers begin in a slot, each at a cache line, and where the last one ends."""
     found = [0]
     for size in sizes:
         found.append(found[-1] + -(-size // _LINE) * _LINE)
     return found
+
+
+def fill(memory: Any, buffers: Sequence[Any]) -> None:
+    """Copy buffers to where they begin."""
+    for place, buffer in zip(starts(map(len, buffers)), buffers, strict=False):
+        memory[place : place + len(buffer)] = buffer

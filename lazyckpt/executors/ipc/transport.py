@@ -6,39 +6,34 @@ consumer uses them, or copies them if it keeps many. So does a pickle of at leas
 `LARGE_PICKLE` bytes, which is read there. The memory has no name, only a file
 descriptor that is sent through the pipe: whatever dies, nothing stays behind.
 
-Before each frame is its size. A pickle ignores what follows it, and the last byte of a
-frame says what it is:
+A frame has a head, the sizes of parts, and those of the parts that it brings:
 
-    pickle, sizes, slot, count, number, "N" a message; its large buffers are in a slot
-    sizes, slot, count, number, "N"         a message; its pickle and large buffers are in a slot
-    pickle, sizes, -1, count, number, "N"   a message; its large buffers follow in the pipe
-    bytes a slot, slots, "M"                shared memory; its descriptor follows
-    text, "W"                               a warning to the consumer's user
+    "N", number, slot   a message: its pickle and its large buffers, the last ones in a slot
+    "M", size, slots    shared memory, whose descriptor goes along
+    "W"                 a warning to the consumer's user, as text
 """
 
 from __future__ import annotations
 
+import array
 import errno
 import os
 import pickle
-import select
 import socket
 import struct
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from mmap import PAGESIZE
-from multiprocessing.connection import Connection
-from typing import IO, Any, TypeAlias
-
-import numpy as np
+from typing import IO, Any
 
 from lazyckpt.executors.ipc.pickler import LARGE, Pickler
 from lazyckpt.executors.ipc.shared_memory import (
     SharedMemorySlots,
     UnmappedSlots,
     allocate,
+    fill,
     starts,
 )
 
@@ -46,11 +41,11 @@ LARGE_PICKLE = 1 << 15  # bytes from which a slot takes no longer than the pipe;
 
 _MESSAGE, _MEMORY, _WARNING = b"NMW"
 _PIPE = -1  # in place of a slot
-_Pickle: TypeAlias = bytes | bytearray | memoryview
+_READ = 1 << 16  # bytes that are read at once
 
 _SIZE = struct.Struct("=Q")
-_SHAPE = struct.Struct("=QI")
-_TAIL = struct.Struct("=iIqB")
+_HEAD = struct.Struct("=QBqqII")  # bytes of the frame, its kind, two numbers, parts, parts here
+_DESCRIPTOR = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
 
 
 class Unwritable(Exception):
@@ -75,7 +70,7 @@ class Message:
     __slots__ = ("_find_buffers", "_pickled", "number")
 
     def __init__(
-        self, number: int, pickled: _Pickle, find_buffers: Callable[[], Iterable[Any]]
+        self, number: int, pickled: memoryview, find_buffers: Callable[[], Iterable[Any]]
     ) -> None:
         self.number = number
         self._pickled, self._find_buffers = pickled, find_buffers
@@ -88,8 +83,8 @@ class Message:
 class Sender:
     """The side of one thread that sends.
 
-    If the pipe doesn't block, what it has no room for stays in an outbox until `flush`: so
-    two sides that both send can't wait for each other.
+    If the pipe, a socket, doesn't block, what it has no room for stays in an outbox until
+    `flush`: so two sides that both send can't wait for each other.
 
     Up to `slots` messages lie in shared memory, among them at most `LENT_SLOTS` that
     the consumer keeps. It is allocated for the first large one, again for a message
@@ -97,10 +92,8 @@ class Sender:
     With no slot free, or `shared` false, what is large goes through the pipe.
     """
 
-    def __init__(
-        self, connection: Connection[Any, Any], *, slots: int, shared: bool = True
-    ) -> None:
-        self._connection = connection
+    def __init__(self, pipe: socket.socket, *, slots: int, shared: bool = True) -> None:
+        self._pipe = pipe
         self._outbox: deque[tuple[Any, IO[bytes] | None]] = deque()  # bytes, a file that goes along
         self._slots = slots if shared and hasattr(socket, "send_fds") else 0
         self._memory: SharedMemorySlots | None = None
@@ -125,28 +118,17 @@ class Sender:
             pickled, large = pickler.dump(message)
         except Exception as error:
             raise Unwritable(error) from error
-        size = sum(map(len, pickled))
-        if size < LARGE:  # else it stays as large as its largest message
+        if len(pickled) < LARGE:  # else it stays as large as its largest message
             self._pickler = pickler
-        buffers: list[list[Any]] = [[view] for view in large]
-        contents = [pickled, *buffers] if size >= LARGE_PICKLE else buffers
-        slot = self._fill_slot(contents) if contents else _PIPE
-        if slot == _PIPE:
-            contents = buffers
-        sizes = [sum(map(len, each)) for each in contents]
-        self._put(
-            [
-                *(pickled if len(contents) == len(large) else ()),
-                struct.pack(f"={len(sizes)}Q", *sizes),
-                _TAIL.pack(slot, len(sizes), number, _MESSAGE),
-            ]
-        )
-        if slot == _PIPE:
-            self._outbox.extend((view, None) for view in large)
-        self.flush()
-        if slot == _PIPE and large:  # which may be written to before the rest of it is sent
-            self._outbox = deque((bytes(view), file) for view, file in self._outbox)
-        return size + sum(map(len, large))
+        is_full = self.has_more  # until the pipe says that it has room
+        parts = [pickled, *large]
+        in_slot = parts if len(pickled) >= LARGE_PICKLE else large
+        slot = self._fill_slot(in_slot) if in_slot else _PIPE
+        here = len(parts) if slot == _PIPE else len(parts) - len(in_slot)
+        self._put(_MESSAGE, number, slot, parts, here)
+        if not is_full:
+            self.flush()
+        return sum(map(len, parts))
 
     @property
     def has_more(self) -> bool:
@@ -155,15 +137,13 @@ class Sender:
 
     def flush(self) -> None:
         """Send what waits, as far as the pipe has room."""
-        outbox, fd = self._outbox, self._connection.fileno()
-        while outbox:
-            data, file = outbox[0]
+        while self._outbox:
+            data, file = self._outbox[0]
             try:
                 if file is None:
-                    sent = os.write(fd, data)
+                    sent = self._pipe.send(data)
                 else:
-                    with _as_socket(self._connection) as pipe:
-                        sent = socket.send_fds(pipe, [data], [file.fileno()])
+                    sent = socket.send_fds(self._pipe, [data], [file.fileno()])
                     file.close()
             except BlockingIOError:
                 return
@@ -171,24 +151,33 @@ class Sender:
                 self.close()
                 raise
             if sent == len(data):
-                outbox.popleft()
+                self._outbox.popleft()
             else:
-                outbox[0] = memoryview(data)[sent:], None
+                self._outbox[0] = memoryview(data)[sent:], None
 
-    def _put(self, frame: list[bytes]) -> None:
-        self._outbox.append((b"".join([_SIZE.pack(sum(map(len, frame))), *frame]), None))
+    def _put(
+        self,
+        kind: int,
+        first: int = 0,
+        second: int = 0,
+        parts: Sequence[Any] = (),
+        here: int | None = None,
+        file: IO[bytes] | None = None,
+    ) -> None:
+        """Write a frame, with the first parts `here`, to the outbox."""
+        brought = parts[:here]
+        sizes = struct.pack(f"={len(parts)}Q", *map(len, parts))
+        end = starts([_HEAD.size + len(sizes), *map(len, brought)])[-1]
+        head = _HEAD.pack(end, kind, first, second, len(parts), len(brought))
+        fill(frame := bytearray(end), [head + sizes, *brought])
+        self._outbox.append((frame, file))
 
-    def _fill_slot(self, contents: list[list[Any]]) -> int:
-        """Copy buffers, each given in parts, into a slot; return it, or `_PIPE` for none."""
-        *places, end = starts([sum(map(len, each)) for each in contents])
-        if (slot := self._slot(end)) is None:
+    def _fill_slot(self, parts: Sequence[Any]) -> int:
+        """Copy parts into a slot; return it, or `_PIPE` for none."""
+        if (slot := self._slot(starts(map(len, parts))[-1])) is None:
             return _PIPE
         assert self._memory is not None
-        memory = self._memory[slot]
-        for place, buffer in zip(places, contents, strict=True):
-            for part in buffer:
-                memory[place : place + len(part)] = part
-                place += len(part)
+        fill(self._memory[slot], parts)
         return slot
 
     def close(self) -> None:
@@ -214,8 +203,7 @@ class Sender:
                 self._warn(f"no {self._slots} slots of {size:,} bytes of shared memory: {error}")
                 self._slots = 0
                 return None
-            self._put([_SHAPE.pack(size, self._slots), b"M"])
-            self._outbox.append((b"M", file))
+            self._put(_MEMORY, size, self._slots, file=file)
             if self._memory is not None:
                 self._memory.close()
             self._memory = memory
@@ -228,57 +216,79 @@ class Sender:
         if not self._warned:
             self._warned = True
             text = f"{text}; what is large goes through a pipe, which is slower"
-            self._put([text.encode(), b"W"])
+            self._put(_WARNING, parts=[text.encode()])
 
 
 class Receiver:
     """The consumer's side of one sender, for one thread."""
 
-    def __init__(self, connection: Connection[Any, Any]) -> None:
-        self._connection = connection
+    def __init__(self, pipe: socket.socket) -> None:
+        self._pipe = pipe
         self._memory: SharedMemorySlots | UnmappedSlots | None = None
+        self._buffer = bytearray(_READ)
+        self._begin = self._end = 0  # of what was read, and is in no message yet
+        self._descriptors: deque[int] = deque()
 
     def receive(self) -> Message:
-        """Wait for the next message; for errors see `receive_ready`."""
-        while (message := self.receive_ready()) is None:
-            poll(self._connection, None)
+        """Wait for the next message, from a pipe that blocks; for errors see `next` and `read`."""
+        while (message := self.next()) is None:
+            self.read()
         return message
 
-    def receive_ready(self) -> Message | None:
-        """The next message if it has begun to come, or if the pipe blocks; else None.
+    def read(self) -> bool:
+        """Read once what has come, after `next` had None; whether that was anything.
 
         Raises:
-            EOFError: The sender is gone, and what it sent has been received.
+            EOFError: The sender is gone, and what it sent has been read.
+        """
+        view = memoryview(self._buffer)[self._end :]
+        try:
+            count, extra, _, _ = self._pipe.recvmsg_into([view], _DESCRIPTOR)
+        except BlockingIOError:
+            return False
+        except OSError as error:  # closed, or reset
+            raise EOFError("the sender is gone") from error
+        if not count:
+            raise EOFError("the sender is gone")
+        for _, _, data in extra:
+            self._descriptors.extend(array.array("i", data))
+        self._end += count
+        return True
+
+    def next(self) -> Message | None:
+        """The next message, if all of it has been read.
+
+        Raises:
+            EOFError: This is closed.
             OSError: This process has too many open files.
             RuntimeWarning: One of the sender's, made an error. The next message can be
-                received. A KeyboardInterrupt may leave half of one: close the
-                connection then.
+                received.
         """
         self.free_slots()
-        try:
-            while (frame := self._frame()) is not None and (kind := frame[-1]) != _MESSAGE:
-                if kind == _MEMORY:
-                    self._map(*_SHAPE.unpack_from(frame))
-                else:
-                    warnings.warn(frame[:-1].decode(), RuntimeWarning, stacklevel=3)
-            if frame is None:
-                return None
-            slot, count, number, _ = _TAIL.unpack_from(frame, end := len(frame) - _TAIL.size)
-            sizes = struct.unpack_from(f"={count}Q", frame, end := end - 8 * count)
-            if slot == _PIPE:
-                buffers = [np.empty(size, np.uint8).data for size in sizes]
-                for buffer in buffers:
-                    self._read_into(buffer)
-                return Message(number, frame, lambda: buffers)
-            if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
-                raise EOFError("the receiver is closed")
-            parts = memory.read(slot, sizes)
-            pickled = frame if end else memoryview(parts.pop(0))
-            return Message(number, pickled, partial(memory.lend, slot, parts))
-        except OSError as error:
-            if error.errno is None or isinstance(error, ConnectionError):
-                raise EOFError("the sender is gone") from error
-            raise
+        while (frame := self._frame()) is not None:
+            _, kind, first, second, count, here = _HEAD.unpack_from(frame)
+            sizes = struct.unpack_from(f"={count}Q", frame, _HEAD.size)
+            brought, away = sizes[:here], sizes[here:]
+            places = starts([_HEAD.size + 8 * count, *brought])[1:]
+            parts = [frame[at : at + size] for at, size in zip(places, brought, strict=False)]
+            if kind == _MESSAGE:
+                return self._message(first, second, parts, away)
+            if kind == _MEMORY:
+                self._map(first, second)
+            else:
+                warnings.warn(bytes(parts[0]).decode(), RuntimeWarning, stacklevel=3)
+        return None
+
+    def _message(
+        self, number: int, slot: int, here: list[memoryview], away: Sequence[int]
+    ) -> Message:
+        if slot == _PIPE:
+            return Message(number, here[0], lambda: here[1:])
+        if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
+            raise EOFError("the receiver is closed")
+        parts = memory.read(slot, away)
+        pickled = here[0] if here else memoryview(parts.pop(0))
+        return Message(number, pickled, partial(memory.lend, slot, parts))
 
     def free_slots(self) -> None:
         """Let the sender have the slots of messages that nobody has any more."""
@@ -286,51 +296,45 @@ class Receiver:
             self._memory.free_dropped()
 
     def close(self) -> None:
-        """Release the shared memory: not the connection, and no array received."""
+        """Release the shared memory: not the pipe, and no array received."""
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
         if self._memory is not None:
             self._memory.close()
             self._memory = None
 
-    def _frame(self) -> bytearray | None:
-        head = bytearray(_SIZE.size)
-        if not self._read_into(head, waits=False):
-            return None
-        frame = bytearray(_SIZE.unpack(head)[0])
-        self._read_into(frame)
-        return frame
-
-    def _read_into(self, buffer: Any, *, waits: bool = True) -> bool:
-        """Fill a buffer; unless this waits, return False if nothing of it is there."""
-        left, fd = memoryview(buffer), self._connection.fileno()
-        while left:
-            try:
-                count = os.readv(fd, [left])
-            except BlockingIOError:
-                if not waits and len(left) == len(buffer):
-                    return False
-                poll(fd, None)
-                continue
-            if not count:
-                raise EOFError("the sender is gone")
-            left = left[count:]
-        return True
+    def _frame(self) -> memoryview | None:
+        """The next frame, if all of it has been read; else have room for the rest of it."""
+        begin, end, size = self._begin, self._end, _HEAD.size
+        if end - begin >= size:
+            (size,) = _SIZE.unpack_from(self._buffer, begin)
+        if end - begin >= size:
+            self._begin += size
+            if size == len(self._buffer):  # which is its own, and need not be copied
+                frame, self._buffer = self._buffer, bytearray(_READ)
+                self._begin = self._end = 0
+                return memoryview(frame)
+            return memoryview(self._buffer[begin : begin + size])
+        if begin == end or begin + size > len(self._buffer):
+            left = self._buffer[begin:end]
+            if size > _READ or len(self._buffer) > _READ:
+                self._buffer = bytearray(max(size, _READ))
+            self._buffer[: len(left)] = left
+            self._begin, self._end = 0, len(left)
+        return None
 
     def _map(self, size: int, slots: int) -> None:
-        poll(self._connection, None)
-        with _as_socket(self._connection) as pipe:
-            found, fds, _, _ = socket.recv_fds(pipe, 1, 1)
-        if not found:
-            raise EOFError("the sender is gone")
-        if not fds:  # the kernel drops one that there is no room for
+        if not self._descriptors:  # the kernel drops one that there is no room for
             raise too_many_files()
         memory: SharedMemorySlots | UnmappedSlots
-        with open(fds[0], "r+b") as file:
+        with open(self._descriptors.popleft(), "r+b") as file:
             try:
                 memory = SharedMemorySlots(file, size, slots)
             except OSError:  # a limit on the address space
                 memory = UnmappedSlots(file, size, slots)
-        self.close()  # all that came through it has been read
-        self._memory = memory
+        before, self._memory = self._memory, memory
+        if before is not None:  # all that came through it has been read
+            before.close()
 
 
 def too_many_files() -> OSError:
@@ -340,25 +344,3 @@ def too_many_files() -> OSError:
         f"{os.strerror(errno.EMFILE)}: each worker needs a few; raise the limit of this process "
         "(ulimit -n), or ask for fewer workers",
     )
-
-
-def _as_socket(connection: Connection[Any, Any]) -> socket.socket:
-    """The pipe as a socket; its file descriptor is another, which is closed by itself."""
-    return socket.socket(fileno=os.dup(connection.fileno()))
-
-
-def hang_up(connection: Connection[Any, Any]) -> None:
-    """Have whoever waits at either end learn that it is over."""
-    with _as_socket(connection) as pipe:
-        pipe.shutdown(socket.SHUT_RDWR)
-
-
-def poll(pipe: Connection[Any, Any] | int, seconds: float | None) -> int:
-    """Wait until there is something to read, or the end; the event, or 0 for none.
-
-    A tenth of what `Connection.poll` costs.
-    """
-    poller = select.poll()
-    poller.register(pipe, select.POLLIN)
-    found = poller.poll(None if seconds is None else max(0.0, seconds) * 1000)
-    return found[0][1] if found else 0

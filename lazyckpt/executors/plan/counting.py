@@ -171,4 +171,4 @@ def _without_items(machine: Machine[Any]) -> Machine[Any]:
 
         return Flow(chained.from_iterable(blocks()), snapshot)
 
-    return machine._replace(step=step, flow=flow, view=None)
+    return machine._replace(step=step, flow=flow, item=None, view=None)

@@ -32,7 +32,7 @@ class LimitedRun(Reading):
         self._is_amid = layers.depth > 0  # of an item, once one was made
         self._taken: Callable[[], int] = int
         calls, skip_log = apart(layers.calls)
-        limited = layers.upstream._replace(flow=self._limited, view=None)
+        limited = layers.upstream._replace(flow=self._limited, item=None, view=None)
         flow = build_machine(calls, limited).flow(position)
         super().__init__(flow, skip_log, has_befores=not is_last)
 

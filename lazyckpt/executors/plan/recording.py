@@ -55,7 +55,7 @@ class Recorder:
 
             return Flow(items(), found.snapshot)
 
-        return machine._replace(flow=flow, view=None)
+        return machine._replace(flow=flow, item=None, view=None)
 
     def load(self, recorded: Sequence[Recorded]) -> None:
         """Have what was taken gone through by the next flows."""
@@ -81,4 +81,4 @@ class Recorder:
 
             return Flow(chain(ticks, ending()), snapshot)
 
-        return machine._replace(flow=flow, view=None)
+        return machine._replace(flow=flow, item=None, view=None)

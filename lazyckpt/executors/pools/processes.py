@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import select
+import socket
 import threading
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
@@ -43,7 +44,6 @@ from lazyckpt.executors.pools.worker_process import (
     without_interrupts,
 )
 
-_PATIENCE = 0.2  # seconds that stopping waits for a message under way
 _MOST_SLOTS = 1024  # of a worker, however many segments there are
 _TICK = 0.25  # seconds between two looks whether a worker lives, if others hold its pipe open
 
@@ -83,7 +83,8 @@ def _let_go(workers: list[WorkerProcess]) -> None:
     """Take in what has come, and hang up; in a function, see `forking._await_turn`."""
     for worker in workers:
         with suppress(OSError):
-            worker.receive_ready()
+            while worker.receive_ready():
+                pass
     for worker in workers:
         worker.close()
 
@@ -113,19 +114,20 @@ class ProcessPool(WorkerPool):
         patience: float | None = None,
         retries: int = 0,
         linger: float = PATIENCE,
+        shared: list[SharedPickle] | None = None,
     ) -> None:
         super().__init__(workers, buffer_size)
-        self._linger = linger
+        self._number, self._linger = number, linger
+        self._shared = [] if shared is None else shared  # the handlers, once they are pickled
         self.retries = retries
         self._handlers = handlers
         self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
         slots = slot_count(workers, buffer_size, len(handlers))
-        self._settings = settings._replace(slots=slots, first=number)
+        self._settings = settings._replace(slots=slots)
         self._workers: list[WorkerProcess] = []
         self._owner = 0  # the process that started them
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
-        self._shared: SharedPickle | None = None
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
@@ -147,8 +149,6 @@ class ProcessPool(WorkerPool):
         with self._lock:
             worker = None if after is None else after.handle
             if worker not in workers:
-                for each in workers if len(workers) > 1 else ():  # who has less to do
-                    each.receive_ready()
                 worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
             pending = PendingTask(generation, size, worker)
             try:
@@ -158,21 +158,13 @@ class ProcessPool(WorkerPool):
         return pending
 
     def result(self, pending: PendingTask) -> Outcome:
-        patience: Patience | None = None
-        while not self.is_done(pending):
-            worker: WorkerProcess = pending.handle
-            self._stop_if_broken(pending)
-            if pending.generation != self.generation:
-                raise TaskLost
-            patience = patience or Patience(self._patience, worker.progress)
-            if not worker.has_hung_up and self._wait(worker, patience.left()):
-                continue
-            with self._lock:
-                if self.is_done(pending) or pending.generation != self.generation:
-                    continue  # because of another thread, or a signal's handler
-                is_alive = worker.process.is_alive() and not worker.has_hung_up
-                if not is_alive or patience.is_over:
-                    raise self._loss(worker, is_late=is_alive)
+        if pending.is_done and pending.outcome is None:
+            self._take_in(0.0)  # who has less to do shows in what has come
+        self.is_awaited = True
+        try:
+            self._wait_for(pending)
+        finally:
+            self.is_awaited = False
         if pending.outcome is None:
             message = pending.came.get_nowait()
             found = opened(message)
@@ -181,54 +173,60 @@ class ProcessPool(WorkerPool):
             pending.outcome = found if isinstance(found, Outcome) else Outcome(*found)
         return pending.outcome
 
-    def _stop_if_broken(self, pending: PendingTask) -> None:
-        """Stop, if the worker that has a task is to be replaced."""
+    def _wait_for(self, pending: PendingTask) -> None:
+        """Wait for a task, of any worker's; `TaskLost` if they were stopped before it was done."""
+        patience: Patience | None = None
+        while not pending.is_done:
+            worker = self._worker_of(pending)
+            patience = patience or Patience(self._patience, worker.progress)
+            seconds = max(0.0, min(_TICK, patience.left()))
+            if not worker.has_hung_up and self._take_in(seconds) and not patience.is_over:
+                continue
+            with self._lock:
+                if self.is_done(pending) or pending.generation != self.generation:
+                    continue  # because of another thread, or a signal's handler
+                is_alive = worker.process.is_alive() and not worker.has_hung_up
+                if not is_alive or patience.is_over:
+                    raise self._loss(worker, is_late=is_alive)
+
+    def _worker_of(self, pending: PendingTask) -> WorkerProcess:
+        """The worker that has a task; `TaskLost` if it has to be replaced, or was."""
         with self._lock:  # or another thread may be about to take an outcome in
             worker: WorkerProcess | None = pending.handle
-            is_broken = worker is not None and not worker.is_whole
-            if is_broken and pending.generation == self.generation:
+            if worker is not None and pending.generation == self.generation:
+                if worker.is_whole:
+                    return worker
                 self.stop()
+            raise TaskLost
 
-    def _wait(self, worker: WorkerProcess, seconds: float) -> bool:
-        """Wait a while for an outcome of a worker's; whether one comes, or the end."""
-        self.is_awaited = True
+    def _take_in(self, seconds: float) -> bool:
+        """Wait a while for outcomes of all workers, and take them in; whether anything came."""
         poller = select.poll()
-        poller.register(worker.connection, select.POLLIN)
-        waiting = [each for each in self._workers if each.sender.has_more]
-        for each in waiting:
-            is_its = each is worker
-            poller.register(each.connection, select.POLLOUT | (select.POLLIN if is_its else 0))
-        try:
-            with resting():
-                found = poller.poll(max(0.0, min(_TICK, seconds)) * 1000)
-        finally:
-            self.is_awaited = False
         with self._lock:
-            for each in waiting:
-                each.flush()
-        return bool(dict(found).get(worker.connection.fileno(), 0) & ~select.POLLOUT)
+            workers = {worker.pipe.fileno(): worker for worker in self._workers}
+            for number, worker in workers.items():
+                if events := worker.events():
+                    poller.register(number, events)
+        with resting() if seconds else nullcontext():
+            found = poller.poll(seconds * 1000)
+        with self._lock:
+            for number, event in found:
+                workers[number].handle(event)
+        return bool(found)
 
     def is_done(self, pending: PendingTask) -> bool:
-        with self._lock:
-            worker: WorkerProcess | None = pending.handle  # first: a signal's handler may stop this
-            if worker is not None and pending.generation == self.generation:
-                worker.receive_ready(until=pending)
-            return pending.is_done
+        if not pending.is_done and pending.generation == self.generation:
+            self._take_in(0.0)
+        return pending.is_done
 
     def stop(self) -> None:
         if self._workers and self._owner != os.getpid():  # forked, and not told of it yet
             self.forget()
             return
-        if not self._lock.acquire(timeout=_PATIENCE):  # a message that goes on and on
-            for worker in self._workers:
-                worker.hang_up()
-            self._lock.acquire()
-        try:
+        with self._lock:
             self.generation += bool(self._workers)  # first, so that who waits knows it is over
             workers, self._workers = self._workers, []
             _let_go(workers)
-        finally:
-            self._lock.release()
         processes = [worker.process for worker in workers if worker.process is not None]
         reap(processes, self._linger)
 
@@ -250,8 +248,9 @@ class ProcessPool(WorkerPool):
             # lacks this, and has nothing else that starts it and no process.
             import_module("multiprocessing.forkserver").ensure_running()
         if method != "fork":
-            self._shared = self._shared or share_handlers(*arguments)
-            arguments = self._shared
+            if not self._shared:
+                self._shared.append(share_handlers(*arguments))
+            arguments = self._shared[0]
         try:
             forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
             with forks, without_interrupts():
@@ -268,21 +267,21 @@ class ProcessPool(WorkerPool):
     def forget(self) -> None:
         super().forget()
         for worker in self._workers:
-            worker.connection.close()
+            worker.pipe.close()
         self._workers = []
         self._lock = threading.RLock()
 
     def _start_worker(
         self, context: Any, index: int, shared: Any, arguments: Any, lost: Mapping[int, Exception]
     ) -> None:
-        ours, theirs = context.Pipe()
+        ours, theirs = socket.socketpair()
         progress = Progress(shared, index)
         worker = WorkerProcess(ours, self._settings, progress)
         self._workers.append(worker)
         process = context.Process(
             target=serve,
-            args=(theirs, shared, arguments, index, lost),
-            name=f"lazyckpt-{self._settings.first + index}",
+            args=(theirs, shared, arguments, index, self._number + index, lost),
+            name=f"lazyckpt-{self._number + index}",
         )
         with theirs:
             worker.start(process)
@@ -298,7 +297,7 @@ class ProcessPool(WorkerPool):
             end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
             if not worker.progress.has_begun:
                 when = "before its first item: see worker_init, and the modules that it imports"
-                if self._shared is not None:
+                if self._shared:
                     when += (
                         "; a script's main part, which it runs too, belongs under "
                         "if __name__ == '__main__':"

@@ -6,6 +6,7 @@ import importlib.util
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import threading
 from _thread import start_new_thread
@@ -13,12 +14,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from multiprocessing.connection import Connection
+from multiprocessing.connection import wait
 from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyckpt.executors.ipc.serialization import SharedPickle, opened, send_outcome
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, poll
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
 from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
@@ -39,21 +40,20 @@ class WorkerSettings(NamedTuple):
         library_threads: Threads of BLAS, OpenMP and torch; None leaves them.
         slots: Messages that may lie in shared memory.
         shared_memory: Whether arrays go through it.
-        first: The number of the first worker.
     """
 
     init: Callable[[int], Any] | None
     library_threads: int | None
     slots: int
     shared_memory: bool
-    first: int = 0
 
 
 def serve(
-    connection: Connection[Any, Any],
+    pipe: socket.socket,
     shared: Any,
     arguments: tuple[list[Handler], WorkerSettings] | SharedPickle,
     index: int,
+    number: int,
     lost: Mapping[int, Exception],
 ) -> None:
     """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0.
@@ -67,26 +67,26 @@ def serve(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so are its handlers
     name = multiprocessing.current_process().name
     start_new_thread(_end_with, (os.getppid(),))  # a `Thread` would first wait for it
-    receiver = Receiver(connection)
-    sender = Sender(connection, slots=0)
+    pipe.settimeout(None)  # whatever the default is here
+    receiver, sender = Receiver(pipe), Sender(pipe, slots=0)
     try:
         found = arguments.open() if isinstance(arguments, SharedPickle) else arguments
         handlers, settings = found
         for each in handlers if lost else ():
             each.leave_out(lost)
-        sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
+        sender = Sender(pipe, slots=settings.slots, shared=settings.shared_memory)
         if settings.library_threads is not None:
             _prepare_libraries(settings.library_threads)
         seed_generators()
         if settings.init is not None:
-            settings.init(settings.first + index)
+            settings.init(number)
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
             _send(sender, START_FAILED, Outcome([], as_failure(error, ())), name)
         return
     limit, checked_at = settings.library_threads, 0.0
-    number = 0
+    done = 0
     progress = Progress(shared, index)
     note_own(progress)
     progress.say_alive()  # so that no item is late because this has taken long to start
@@ -98,14 +98,14 @@ def serve(
         if isinstance(task, Outcome):
             outcome = task
         elif len(task) > 2:
-            outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(number))
+            outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(done))
         else:
-            outcome = handlers[task[0]](task[1], progress.begin(number))
+            outcome = handlers[task[0]](task[1], progress.begin(done))
         try:
-            _send(sender, number, outcome, name)
+            _send(sender, done, outcome, name)
         except OSError:
             return
-        number += 1
+        done += 1
         del task, outcome  # not to hold them while the next are made
 
 
@@ -140,7 +140,7 @@ def _end_with(parent: int) -> None:
     """End with the parent, which may have been killed while a function here takes its time."""
     consumer = multiprocessing.parent_process()
     assert consumer is not None
-    while not poll(consumer.sentinel, _CHECK_PARENT) and os.getppid() == parent:
+    while not wait([consumer.sentinel], _CHECK_PARENT) and os.getppid() == parent:
         pass
     os._exit(1)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import select
 import signal
+import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import active_children, resource_tracker
-from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, hang_up
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings
@@ -25,16 +25,13 @@ PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be te
 class WorkerProcess:
     """One worker process, with the tasks that it has.
 
-    Its connection is closed when nobody holds this any more: a thread that
-    waits for an outcome may, for a while.
-
     Unless a message is under way, each of its `pending_tasks` has been sent, and no
     outcome that was read is missing. What leaves one under way, as a Ctrl-C does,
     makes the worker one to be replaced.
 
     Attributes:
         process: It, once it is started.
-        connection: The pipe to it.
+        pipe: A socket that is connected to it.
         pending_tasks: Its tasks, by their numbers.
         load: How many items those have.
         progress: How far it is.
@@ -43,16 +40,14 @@ class WorkerProcess:
         has_hung_up: Whether no more outcomes can come.
     """
 
-    def __init__(
-        self, connection: Connection[Any, Any], settings: WorkerSettings, progress: Progress
-    ) -> None:
+    def __init__(self, pipe: socket.socket, settings: WorkerSettings, progress: Progress) -> None:
         self.process: Any = None
         self.progress = progress
         progress.end()
-        os.set_blocking(connection.fileno(), False)
-        self.connection = connection
-        self.sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
-        self.receiver = Receiver(connection)
+        pipe.setblocking(False)
+        self.pipe = pipe
+        self.sender = Sender(pipe, slots=settings.slots, shared=settings.shared_memory)
+        self.receiver = Receiver(pipe)
         self.pending_tasks: dict[int, PendingTask] = {}
         self.load = 0
         self.submitted = 0
@@ -82,34 +77,46 @@ class WorkerProcess:
         self.submitted += 1
         self.is_whole = True
 
-    def flush(self) -> None:
-        """Send what the pipe had no room for, as far as it has by now."""
-        if self.sender.has_more and self.is_whole:
+    def events(self) -> int:
+        """What to wait for: for outcomes, and for room if there wasn't any; 0 if for nothing."""
+        if self.has_hung_up or not self.is_whole:
+            return 0
+        return select.POLLIN | (select.POLLOUT if self.sender.has_more else 0)
+
+    def handle(self, event: int) -> None:
+        """Send what there is room for by now, and take in what has come."""
+        if event & select.POLLOUT and self.is_whole:
             self.is_whole = False
             with suppress(OSError):
                 self.sender.flush()
             self.is_whole = True
+        if event & ~select.POLLOUT:
+            self.receive_ready()
 
     def _take(self, number: int) -> PendingTask:
         pending = self.pending_tasks.pop(number)
         self.load -= pending.size
         return pending
 
-    def receive_ready(self, until: PendingTask | None = None) -> None:
-        """Take in the outcomes that have come, unopened; no others than `until` one has."""
-        while self.pending_tasks and self.is_whole and not (until is not None and until.is_done):
-            self.is_whole = False
-            try:
-                message = self.receiver.receive_ready()
-            except EOFError:
-                self.has_hung_up = self.is_whole = True
-                return
-            if message is None:
-                self.is_whole = True
-                return
-            is_started = message.number != START_FAILED
-            self._take(message.number if is_started else 0).came.put(message)
-            self.is_whole = is_started
+    def receive_ready(self) -> bool:
+        """Take in the outcomes that have come, unopened; whether there may be more."""
+        if self.has_hung_up or not self.is_whole:
+            return False
+        self.is_whole = False
+        try:
+            has_come = self.receiver.read()
+        except EOFError:
+            has_come, self.has_hung_up = False, True
+        begun = len(self.pending_tasks)
+        while has_come and (message := self.receiver.next()) is not None:
+            if message.number == START_FAILED:
+                self._take(0).came.put(message)
+                return False
+            self._take(message.number).came.put(message)
+        if has_come and begun == len(self.pending_tasks):
+            self.progress.say_alive()  # as a large one takes its time
+        self.is_whole = True
+        return has_come
 
     def note_lost(self, lost: Exception) -> None:
         """Note what became of it, and how far it is with the task that it does."""
@@ -117,14 +124,12 @@ class WorkerProcess:
             pending.made, pending.called = self.progress.made(number), self.progress.called(number)
             pending.lost = lost
 
-    def hang_up(self) -> None:
-        """Whoever waits at either end learns that it is over."""
-        with suppress(OSError):
-            hang_up(self.connection)
-
     def close(self) -> None:
-        """Hang up, and let go of what it has."""
-        self.hang_up()
+        """Hang up, so that whoever waits at either end learns of it; let go of what it has."""
+        self.has_hung_up = True
+        with suppress(OSError):
+            self.pipe.shutdown(socket.SHUT_RDWR)
+        self.pipe.close()
         if self.is_whole:
             self.receiver.close()
             self.sender.close()

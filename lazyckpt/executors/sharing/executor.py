@@ -35,13 +35,10 @@ class SharedExecutor(PoolExecutor):
         inner = self._inner.spec
 
         def start(handlers: list[Handler], workers: int) -> WorkerPool:
-            return SharedPool(
-                inner.start(handlers, workers),
-                handlers,
-                self.arguments["meeting"],
-                self.arguments["chunk_size"],
-                self.arguments["timeout"],
-            )
+            each = inner.start_each
+            pools = each(handlers) if each else [inner.start(handlers, workers)] * workers
+            chunk_size, timeout = self.arguments["chunk_size"], self.arguments["timeout"]
+            return SharedPool(pools, handlers, self.arguments["meeting"], chunk_size, timeout)
 
         reader = inner.start_reader and partial(inner.start_reader, linger=_LINGER)
         return inner._replace(start=start, start_reader=reader, can_stream=False)

@@ -26,6 +26,7 @@ from lazyckpt.failures.marks import without_marks
 from lazyckpt.failures.notes import Failure
 
 T = TypeVar("T")
+_PATIENCE = 1.0  # seconds that stopping waits for what is being made
 _TICK = 0.25  # seconds between two looks whether a rank that is waited for is alive
 
 
@@ -70,14 +71,27 @@ class SharedPool(QueuedPool):
     ends_at_exit = True
 
     def __init__(
-        self, inner: WorkerPool, handlers: list[Handler], meeting: Meeting, chunk_size: int,
+        self,
+        pools: list[WorkerPool],
+        handlers: list[Handler],
+        meeting: Meeting,
+        chunk_size: int,
         timeout: float,
-    ) -> None:  # fmt: skip
-        super().__init__(inner.workers, inner.buffer_size, None)
+    ) -> None:
+        """Prepare to share.
+
+        Args:
+            pools: Of as many threads as drive them, that of each: its own, or the same.
+            handlers: What workers have to do.
+            meeting: Where the ranks meet.
+            chunk_size: Items of a task.
+            timeout: Seconds after which a rank that is waited for, and silent, is lost.
+        """
+        inner = pools[0]
+        super().__init__(len(pools), inner.buffer_size, None)
         self.retries, self.chunk_size, self.in_transit = inner.retries, chunk_size, inner.in_transit
         self.is_external = inner.is_external
-        inner.is_driven = True
-        self._inner, self._handlers = inner, handlers
+        self._pools, self._handlers = pools, handlers
         self._meeting, self._patience = meeting, timeout
         self._lock = threading.RLock()
         self._link: Link | None = None
@@ -105,7 +119,7 @@ class SharedPool(QueuedPool):
         with self._lock:
             self._forget_outcomes()
             self._link = link
-        self.workers = self._inner.workers * link.size  # so many tasks are under way in all
+        self.workers = len(self._pools) * link.size  # so many tasks are under way in all
         link.open(partial(self._receive, link), self._leave)
 
     def _hang_up(self) -> None:
@@ -254,16 +268,15 @@ class SharedPool(QueuedPool):
         for job in self._asked.pop(key, ()):
             job.pending.came.put(found)
 
-    def _work(self, jobs: SimpleQueue[_Job | None], generation: int) -> None:
-        """Have the workers do one task after another: in as many threads as they are."""
-        last: PendingTask | None = None  # so that the same worker has the next one
+    def _work(self, pool: WorkerPool, jobs: SimpleQueue[_Job | None], generation: int) -> None:
+        """Have a pool do one task after another."""
         while (job := jobs.get()) is not None:
             found = None
             while found is None:
                 if self.generation != generation:  # all is over
                     return
                 with suppress(TaskLost):  # as another task has cost its worker
-                    last, found = self._outcome_of(job, last)
+                    found = _outcome_of(pool, job)
             if job.key is None:
                 job.pending.came.put(found)
             elif (link := job.link) is not None:
@@ -271,35 +284,18 @@ class SharedPool(QueuedPool):
                 self._deliver(link, job.key, found)
             del job, found
 
-    def _outcome_of(self, job: _Job, last: PendingTask | None) -> tuple[PendingTask | None, Any]:
-        """Have the workers do a task; what comes of it, and which it was to them."""
-        inner = self._inner
-        try:
-            if job.careful:
-                pending = inner.submit_carefully(job.handler, job.payload, job.size, *job.careful)
-            else:
-                pending = inner.submit(job.handler, job.payload, job.size, last)
-        except TaskLost:
-            raise
-        except Exception as error:
-            return None, Outcome([], Failure(error, ""))
-        try:
-            return pending, inner.result(pending)
-        except (WorkerDied, WorkerTimeout) as error:
-            return None, Loss(Failure(error, ""), pending.made, pending.called, pending.lost)
-
     # The workers.
 
     def _start(self) -> None:
         if self._threads:
             return
-        self._inner.skip_log = self.skip_log
-        self._inner.start()
         self._jobs = SimpleQueue()
-        for number in range(self._inner.workers):
+        for number, pool in enumerate(self._pools):
+            pool.skip_log, pool.is_driven = self.skip_log, True
+            pool.start()
             thread = threading.Thread(
                 target=self._work,
-                args=(self._jobs, self.generation),
+                args=(pool, self._jobs, self.generation),
                 name=f"lazyckpt-shared-{number}",
                 daemon=True,
             )
@@ -313,14 +309,34 @@ class SharedPool(QueuedPool):
         threads, self._threads = self._threads, []
         for _ in threads:
             self._jobs.put(None)
-        self._inner.stop()
-        for thread in threads:
+        stopping = [threading.Thread(target=pool.stop, daemon=True) for pool in {*self._pools}]
+        for thread in stopping:
+            own_threads.add(thread)
+            thread.start()
+        for thread in (*stopping, *threads):
             if thread is not threading.current_thread():
-                thread.join(_TICK)
+                thread.join(_PATIENCE)
 
     def forget(self) -> None:
         super().forget()
         self._link, self._threads = None, []
+
+
+def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:
+    """Have a pool do a task. `TaskLost` if its workers were stopped before it was done."""
+    try:
+        if job.careful:
+            pending = pool.submit_carefully(job.handler, job.payload, job.size, *job.careful)
+        else:
+            pending = pool.submit(job.handler, job.payload, job.size)
+    except TaskLost:
+        raise
+    except Exception as error:
+        return Outcome([], Failure(error, ""))
+    try:
+        return pool.result(pending)
+    except (WorkerDied, WorkerTimeout) as error:
+        return Loss(Failure(error, ""), pending.made, pending.called, pending.lost)
 
 
 def _numbers(position: Any) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import socket
 import threading
 import warnings
 from collections import namedtuple
@@ -41,7 +41,7 @@ class Row:
 
 @contextmanager
 def pair(slots: int = 4, shared: bool = True) -> Iterator[tuple[Sender, Receiver]]:
-    ours, theirs = multiprocessing.Pipe()
+    ours, theirs = socket.socketpair()
     with ours, theirs:
         sender, receiver = Sender(theirs, slots=slots, shared=shared), Receiver(ours)
         try:
@@ -136,15 +136,15 @@ def test_the_data_of_arrays_is_not_pickled() -> None:
 
 
 def has_data_beside_its_pickle(item: Any) -> None:
-    ours, theirs = multiprocessing.Pipe()
+    ours, theirs = socket.socketpair()
     with ours, theirs:
         sender = Sender(theirs, slots=2)
         size = sender.send(item)  # more than a pipe holds: in it, this would not end
-        os.set_blocking(ours.fileno(), False)
+        ours.setblocking(False)
         came = 0
         with suppress(BlockingIOError):
             while True:
-                came += len(os.read(ours.fileno(), 1 << 16))
+                came += len(ours.recv(1 << 16))
         assert came < 500
         assert size > item.nbytes
         sender.close()

@@ -77,7 +77,8 @@ class QueueLink:
         threading.Thread(target=read, daemon=True, name=f"link-{self.rank}").start()
 
     def post(self, message: bytes) -> None:
-        self._hub.posted.append(message[:16])
+        if not any(each.is_closed for each in self.peers.values()):  # else it may be made again
+            self._hub.posted.append(message[:16])
         self._send(message)
 
     def _send(self, message: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.errors import PipelineError, RankMissing, WorkerDied
 from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
 from tests.executors.sharing.rank import SECRET, pipeline
 from tests.executors.sharing.ranks import on_ranks
@@ -94,11 +94,15 @@ def killing(on_error: str) -> list[list[list[str]]]:
 
 def test_a_worker_that_dies_does_so_for_all_ranks() -> None:
     """The one that made the item is another rank's on all but one."""
-    found = killing("raise")
-    for *items, (kind, text) in found:
+    for rank, (*items, (kind, text)) in enumerate(killing("raise")):
         assert kind == "WorkerDied"
         assert "SIGKILL" in text
-        assert len(items) == len(found[0]) - 1
+        with lz.run(pipeline(2, rank, kills=KILLER), executor=lz.processes(2)) as run:
+            count = 0
+            with pytest.raises(WorkerDied):
+                for count, _ in enumerate(run, 1):  # noqa: B007
+                    pass
+        assert len(items) == count
 
 
 def test_an_item_that_kills_workers_is_left_out_on_all_ranks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -72,3 +73,38 @@ def test_search_finds(browser: Browser, address: str, word: str) -> None:
     until(lambda: browser.asked("return document.querySelectorAll('.search li a').length > 3;"))
     links = browser.asked("return [...document.querySelectorAll('.search li a')].map(a => a.href);")
     assert all(link.startswith(address) for link in links)
+
+
+@pytest.mark.parametrize(
+    ("question", "page"),
+    [
+        ("resume in torch with 8 GPUs", "how-to/train-with-torchrun"),
+        ("my filter makes ranks differ", "how-to/uneven-data"),
+        ("shuffle 1 TB of Parquet", "how-to/shuffle-parquet"),
+        ("which worker count", "how-to/bottleneck"),
+        ("is it safe to change X mid-run", "how-to/what-may-change"),
+    ],
+)
+def test_search_answers_a_question_with_the_right_page_first(
+    browser: Browser, address: str, question: str, page: str
+) -> None:
+    browser.open(f"{address}/search.html?q={quote(question)}", width=800, dark=False)
+    until(lambda: browser.asked("return document.querySelector('#search-results p') !== null;"))
+    until(lambda: browser.asked("return document.querySelectorAll('.search li a').length > 0;"))
+    first = browser.asked("return document.querySelector('.search li a').href;")
+    assert urlsplit(first).path == f"/{page}.html"
+
+
+def test_the_catalogue_can_be_filtered(browser: Browser, address: str) -> None:
+    shown = """
+    const filter = document.querySelector(".catalogue-filter");
+    filter.value = arguments_;
+    filter.dispatchEvent(new Event("input"));
+    const rows = [...document.querySelectorAll("#catalogue tbody tr")];
+    return rows.filter((row) => row.checkVisibility()).map((row) => row.cells[0].textContent);
+    """
+    browser.open(f"{address}/reference/catalogue.html", width=1400, dark=False)
+    everything = browser.asked(shown.replace("arguments_", '""'))
+    found = browser.asked(shown.replace("arguments_", '"dedupe bloom"'))
+    assert len(everything) > 50
+    assert found == ["dedupe_bloom"]

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 import lazyckpt as lz
-from lazyckpt.io.lines import LineScan
+from lazyckpt.io.text import LineScan
 
 RANKS = 2
 

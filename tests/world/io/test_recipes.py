@@ -56,7 +56,7 @@ def lance_table() -> list[Any]:
 
 
 def litdata_chunks() -> list[Any]:
-    reason = "litData needs torchvision, which has to be of the same build as torch"
+    reason = "pip install --no-deps litdata tifffile"
     litdata = pytest.importorskip("litdata.streaming", reason=reason)
     rows = [{"n": n, "word": word} for n, word in enumerate(WORDS)]
     cache = litdata.Cache("chunks", chunk_size=6)
