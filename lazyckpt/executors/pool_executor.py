@@ -51,6 +51,7 @@ class PoolSpec(NamedTuple):
         in_transit: Large items on their way, beside those that are made and those that are ready.
         slots: How many slots of shared memory a worker has, for so many handlers.
         worker_init: What a thread calls that reads beside the workers, with its number.
+        check: Raises a PipelineError for a pipeline that they can't work on.
     """
 
     start: Callable[[list[Handler], int], WorkerPool]
@@ -65,6 +66,7 @@ class PoolSpec(NamedTuple):
     in_transit: int = 0
     slots: Callable[[int], int] | None = None
     worker_init: Callable[[int], Any] | None = None
+    check: Callable[[Chain], None] | None = None
     start_each: Callable[[list[Handler]], list[WorkerPool]] | None = None
 
     @property
@@ -127,6 +129,8 @@ class PoolExecutor(Executor):
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
         """Begin to work on a pipeline; several that end together have one `gate`."""
         spec, skip_log = self.spec, skip_log_of(chain)
+        if spec.check is not None:
+            spec.check(chain)
         gate, segments = gate or PrefetchGate(spec.is_gated), spec.split(chain)
         if is_stream(chain, segments):
             return _stream(chain, gate, spec.start([Reader(chain)], 1))

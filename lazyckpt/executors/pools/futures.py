@@ -103,6 +103,7 @@ class Job:
     Attributes:
         worker: Who has it, where that is known.
         tries: How often it came to a worker that lacked the handlers.
+        key: What all ranks know it by, where they share it.
     """
 
     def __init__(self, handler: int, payload: Any) -> None:
@@ -111,6 +112,7 @@ class Job:
         self.future: Future[Any] = Future()
         self.worker: Any = None
         self.tries = 0
+        self.key: bytes | None = None
 
 
 class FuturesPool(QueuedPool):
@@ -214,6 +216,10 @@ class FuturesPool(QueuedPool):
             job.worker, job.tries = content, job.tries + 1
             self._send(pending)
 
+    def _break(self) -> None:
+        """Note that the executor has failed to do a task."""
+        self._end()
+
     def _failed(self, pending: PendingTask, error: BaseException) -> Outcome:
         """The outcome of a task that the executor has failed to do."""
         payload: Message = pending.handle.payload
@@ -228,7 +234,7 @@ class FuturesPool(QueuedPool):
             # A broken pool fails all its futures, and stumbles over one that is cancelled.
             self.pending_tasks.clear()
         self.losses += 1
-        self._end()
+        self._break()
         died = WorkerDied(f"{self} has failed: {type(error).__name__}: {error}")
         died.__cause__ = error
         return Outcome([], Failure(died, ""))

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, TypeVar
 
 import numpy as np
 
 from lazyckpt.core.call import Chain, is_pipelines
 from lazyckpt.core.content import content, digest, dumps
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.pools.pool import WorkerPool
+from lazyckpt.executors.sharing.outcomes import KEY_BYTES
+from lazyckpt.failures.marks import without_marks
+
+T = TypeVar("T")
 
 _SAMPLES = 256  # items of data in memory that are compared; of others, which may be slow
 _FEW = 4
@@ -17,6 +27,36 @@ _FEW = 4
 def told_of(chain: Chain, chunk_size: int) -> dict[str, Any]:
     """What has to be equal on all ranks of a pipeline, by names that errors show."""
     return {"chunk_size": chunk_size, **dict(_stages(chain, ""))}
+
+
+def opening_of(
+    pool: WorkerPool,
+    chain: Chain,
+    machine: Machine[T],
+    begin: Callable[[Mapping[str, Any]], None],
+    more: Mapping[str, Any] = {},
+) -> Machine[T]:
+    """The machine whose flows begin on all ranks together, as `begin` is told where."""
+    told = {**told_of(chain, pool.chunk_size), **more}
+
+    def flow(position: Position) -> Flow[T]:
+        if pool.is_driven and pool.is_stopped:
+            raise TaskLost
+        begin({**told, "position": repr(without_marks(position))})
+        return machine.flow(position)
+
+    return machine._replace(flow=flow)
+
+
+def common_key(
+    handlers: Sequence[Handler], handler: int, payload: Any, more: Sequence[Any] = ()
+) -> bytes | None:
+    """The key of a task, equal on all ranks, and of no other one; None if it is a rank's own."""
+    if handlers[handler].share(payload).ranks > 1:
+        return None
+    position, *rest = handlers[handler].name(payload)
+    text = repr((handler, without_marks(position), *rest, *more))
+    return blake2b(text.encode(), digest_size=KEY_BYTES).digest()
 
 
 def _stages(chain: Chain, prefix: str) -> Iterator[tuple[str, str]]:

@@ -44,21 +44,31 @@ class SharedExecutor(PoolExecutor):
         return inner._replace(start=start, start_reader=reader, can_stream=False)
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
-        if not is_dealt(chain):
-            raise PipelineError(
-                "shared: the pipeline has no shard, so that nothing says which items are this "
-                "rank's; add shard(num_shards=..., index=...), or run it with "
-                f"{self._inner!r}"
-            )
-        if (parting := chain.own_rank) is not None:
-            raise PipelineError(
-                f"shared: ranks have positions of their own after {chain.partings[-1][0]!r}, as "
-                f"the states of {parting} and of others differ; put it before shard"
-            )
+        check_dealt(chain, "shared", repr(self._inner))
         segments = self.spec.split(chain)
         if len(segments) == 1 and segments[0].kind == "chunks":  # each rank makes its own items
             return self._inner.open(chain, gate)
         return super().open(chain, gate)
+
+
+def check_dealt(chain: Chain, name: str, other: str) -> None:
+    """Raise a PipelineError unless all ranks have equal positions, and know which they are.
+
+    Args:
+        chain: The pipeline.
+        name: Of the executor.
+        other: An executor that can run it.
+    """
+    if not is_dealt(chain):
+        raise PipelineError(
+            f"{name}: the pipeline has no shard, so that nothing says which items are this "
+            f"rank's; add shard(num_shards=..., index=...), or run it with {other}"
+        )
+    if (parting := chain.own_rank) is not None:
+        raise PipelineError(
+            f"{name}: ranks have positions of their own after {chain.partings[-1][0]!r}, as "
+            f"the states of {parting} and of others differ; put it before shard"
+        )
 
 
 def is_dealt(chain: Chain) -> bool:

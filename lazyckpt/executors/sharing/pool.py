@@ -7,12 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from hashlib import blake2b
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import RankMissing, WorkerDied, WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
@@ -21,9 +19,9 @@ from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
-from lazyckpt.executors.sharing.agreement import told_of
+from lazyckpt.executors.sharing.agreement import common_key, opening_of
 from lazyckpt.executors.sharing.link import Link, Meeting
-from lazyckpt.executors.sharing.outcomes import KEY_BYTES, Loss, key_of, outcome_of, packed
+from lazyckpt.executors.sharing.outcomes import Loss, key_of, outcome_of, packed
 from lazyckpt.failures.marks import without_marks
 from lazyckpt.failures.notes import Failure
 
@@ -112,18 +110,10 @@ class SharedPool(QueuedPool):
     # Openings.
 
     def opening(self, chain: Chain, machine: Machine[T]) -> Machine[T]:
-        told = told_of(chain, self.chunk_size)
-
-        def flow(position: Position) -> Flow[T]:
-            if self.is_driven and self.is_stopped:
-                raise TaskLost
-            self._start()
-            self._open({**told, "position": repr(without_marks(position))})
-            return machine.flow(position)
-
-        return machine._replace(flow=flow)
+        return opening_of(self, chain, machine, self._open)
 
     def _open(self, told: Mapping[str, Any]) -> None:
+        self._start()
         self._hang_up()
         link = self._meeting.join(told)
         with self._lock:
@@ -154,18 +144,17 @@ class SharedPool(QueuedPool):
         self, handler: int, payload: Any, size: int, careful: tuple[Any, ...]
     ) -> PendingTask:
         pending = self._begin(size)
-        if self._handlers[handler].share(payload).ranks > 1:
+        more = [each and sorted(each) for each in careful]
+        key = pending.handle = common_key(self._handlers, handler, payload, more)
+        if key is None:
             self._jobs.put(_Job(None, handler, payload, size, careful, pending, None))
             return pending
         if self._link is None:
             raise TaskLost
-        position, count, *more = self._handlers[handler].name(payload)
-        plain = without_marks(position)
-        text = repr((handler, plain, count, more, *[each and sorted(each) for each in careful]))
-        key = pending.handle = blake2b(text.encode(), digest_size=KEY_BYTES).digest()
+        plain, _ = without_marks(self._handlers[handler].name(payload)[0])
         job = _Job(key, handler, payload, size, careful, pending, self._link)
         with self._lock:
-            self._turns[key] = sum(_numbers(plain[0])) // self.chunk_size + handler
+            self._turns[key] = sum(_numbers(plain)) // self.chunk_size + handler
             self._unwanted.discard(key)
             if key in self._have:
                 pending.came.put(self._have[key][0])

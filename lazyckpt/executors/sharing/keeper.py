@@ -1,0 +1,379 @@
+"""An actor of Ray that keeps what the ranks of one training share: tasks, and their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from importlib import import_module
+from time import monotonic
+from typing import Any, NamedTuple
+
+from lazyckpt.core.content import dumps
+from lazyckpt.errors import PipelineError, RankMissing, WorkerDied, WorkerTimeout
+from lazyckpt.executors.ipc.serialization import Message, send_outcome, serialize, this_process
+from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.executors.pools.futures import RemoteTask, run_task
+from lazyckpt.executors.sharing.meeting import differing
+
+BEAT = 1.0  # seconds between two signs of life
+_SILENT = 5.0  # seconds after which a process is taken for dead whose place another one wants
+_SETTLED = 1.0  # seconds after which ranks that all wait, for different things, are told so
+_KEPT = 4  # outcomes for each worker that some rank has still to take
+_IDLE = 2.0  # seconds that it waits for ranks which begin anew
+
+
+def make(run: str, handler: int, payload: Any, serialized: bytes) -> tuple[Message, bytes]:
+    """Do a task, in a worker of Ray: its outcome, and a digest of that."""
+    message = run_task(RemoteTask(run, 0, handler, payload, None, serialized, ""))
+    return message, _digest(message.open())
+
+
+def _digest(outcome: Outcome) -> bytes:
+    """A digest of what of an outcome has to come again if it is made again."""
+    error = outcome.failure and outcome.failure.error
+    plain = outcome._replace(failure=None, seconds=0.0, item_bytes=0.0, timings=None)
+    frame, buffers = send_outcome(plain, this_process(), serialize)
+    found = blake2b(frame, digest_size=16)
+    for buffer in buffers:
+        found.update(buffer.data)
+    found.update(repr((type(error).__name__, str(error))).encode())
+    return found.digest()
+
+
+class Member(NamedTuple):
+    """One rank in one opening.
+
+    Attributes:
+        reader: Its name: another one in each opening.
+        process: The process that it is.
+        rank: Its number.
+        size: How many ranks there are.
+    """
+
+    reader: str
+    process: str
+    rank: int
+    size: int
+
+
+class Making(NamedTuple):
+    """How tasks are done.
+
+    Attributes:
+        serialized: The handlers.
+        workers: How many tasks are under way.
+        timeout: Seconds that one may take.
+        patience: Seconds to wait for ranks.
+        options: Of the tasks, for Ray.
+    """
+
+    serialized: bytes
+    workers: int
+    timeout: float | None
+    patience: float
+    options: Mapping[str, Any]
+
+
+class _Task:
+    """A task of all ranks.
+
+    Attributes:
+        left: The readers that have still to take its outcome.
+        asked: Those that have asked for it.
+        made: What they are answered: where its outcome is and which try it is of, or an error.
+        tries: How often it was done.
+        digest: Of its outcome.
+    """
+
+    def __init__(self, handler: int, payload: Any, left: Iterable[str]) -> None:
+        self.handler, self.payload, self.left = handler, payload, {*left}
+        self.asked: set[str] = set()
+        self.made: asyncio.Future[Any] = asyncio.Future()
+        self.tries = 1
+        self.digest: bytes | None = None
+
+
+class _Opening:
+    """All ranks, as they go through a pipeline from one position on.
+
+    Attributes:
+        told: What they have in common.
+        members: The ranks that have come, by the names of their readers.
+        begun: Done once all have.
+        taken: How many outcomes each has taken.
+        tasks: Those of which some rank has still to take the outcome.
+        waiting: Those among them that aren't begun.
+    """
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self.told = told
+        self.members: dict[str, Member] = {}
+        self.begun: asyncio.Future[PipelineError | None] = asyncio.Future()
+        self.taken: dict[str, int] = {}
+        self.tasks: dict[bytes, _Task] = {}
+        self.waiting: dict[bytes, _Task] = {}
+        self.making: Making | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    @property
+    def ranks(self) -> list[int]:
+        return sorted(each.rank for each in self.members.values())
+
+    def begin(self) -> None:
+        """Let the ranks begin, which are there."""
+        self._ray = import_module("ray")
+        assert self.making is not None
+        self._serialized = self._ray.put(self.making.serialized)
+        options = {"max_retries": 0, **self.making.options, "num_returns": 2}
+        self._make = self._ray.remote(make).options(**options)
+        self._run = next(iter(self.members))
+        self.begun.set_result(None)
+
+    def ask(self, reader: str, key: bytes, tries: int, handler: int, payload: Any) -> _Task:
+        """The task with a key; it is done again if the outcome of so many tries is lost."""
+        task = self.tasks.get(key)
+        if task is None:
+            task = self.tasks[key] = self.waiting[key] = _Task(handler, payload, self.members)
+        elif task.tries == tries and task.made.done():
+            task.tries, task.made = tries + 1, asyncio.Future()
+            self.waiting[key] = task
+        task.asked.add(reader)
+        return task
+
+    def let_go(self, reader: str, taken: Iterable[bytes], unwanted: Iterable[bytes]) -> None:
+        """Note what a reader has taken, and what it won't, which then no other one needs."""
+        for key in taken:
+            self.taken[reader] = self.taken.get(reader, 0) + 1
+            if (task := self.tasks.get(key)) is not None:
+                task.left.discard(reader)
+        for key in unwanted:
+            if (task := self.tasks.get(key)) is not None:
+                task.left.clear()
+        self._drop()
+
+    def leave(self, reader: str) -> None:
+        """Do without a reader."""
+        self.members.pop(reader, None)
+        for task in self.tasks.values():
+            task.left.discard(reader)
+        self._drop()
+
+    def _drop(self) -> None:
+        for key in [key for key, task in self.tasks.items() if not task.left]:
+            del self.tasks[key]
+            self.waiting.pop(key, None)
+
+    def slowest(self) -> set[str]:
+        """The readers that have taken the fewest outcomes."""
+        least = min((self.taken.get(each, 0) for each in self.members), default=0)
+        return {each for each in self.members if self.taken.get(each, 0) == least}
+
+    def go_on(self) -> None:
+        """Begin tasks that are asked for: as many as are kept, and what the slowest need."""
+        assert self.making is not None
+        slowest, most = self.slowest(), _KEPT * self.making.workers
+        for key, task in list(self.waiting.items()):
+            if len(self._under_way) >= self.making.workers:
+                return
+            if len(self.tasks) - len(self.waiting) < most or task.asked & slowest:
+                del self.waiting[key]
+                doing = asyncio.ensure_future(self._do(task))
+                self._under_way.add(doing)
+                doing.add_done_callback(self._done)
+
+    def _done(self, doing: asyncio.Task[None]) -> None:
+        self._under_way.discard(doing)
+        self.go_on()
+
+    async def _do(self, task: _Task) -> None:
+        assert self.making is not None
+        seconds, answered = self.making.timeout, task.made
+        outcome, digest = self._make.remote(self._run, task.handler, task.payload, self._serialized)
+        found: Any = ([outcome], task.tries)
+        try:
+            made = await asyncio.wait_for(asyncio.wrap_future(digest.future()), seconds)
+        except TimeoutError:
+            self._ray.cancel(outcome, force=True)
+            found = WorkerTimeout(f"no item within {seconds} s, from a Ray worker")
+        except Exception as error:
+            found = WorkerDied(f"a Ray worker has failed: {type(error).__name__}: {error}")
+        else:
+            if task.digest not in (None, made):
+                found = PipelineError(
+                    "ray: items were lost with a node, and came out differently when they were "
+                    "made again, so that ranks which had them would differ from those which hadn't"
+                )
+            task.digest = made
+        answered.set_result(found)
+
+    def fail(self, error: Exception) -> None:
+        """Answer those that wait for tasks that aren't begun."""
+        for task in self.waiting.values():
+            task.made.set_result(error)
+        self.waiting.clear()
+
+
+class Keeper:
+    """The keeper of one name: which ranks there are, and what they have open together.
+
+    It holds references to outcomes, and owns them, but not the outcomes. It ends with the last
+    of its ranks.
+    """
+
+    def __init__(self) -> None:
+        self._ray = import_module("ray")
+        self._heard: dict[str, float] = {}
+        self._gathering: dict[str, _Opening] = {}
+        self._openings: dict[str, _Opening] = {}  # by the names of readers
+        self._watch: asyncio.Task[None] | None = None
+
+    async def join(
+        self,
+        member: Member,
+        told: Mapping[str, Any],
+        making: Making,
+        leaves: str | None,
+    ) -> Exception | None:
+        """Wait for all ranks with the same; why that failed, if it did. Rank 0 has the handlers."""
+        self.beat(member.process)
+        self._watch = self._watch or asyncio.ensure_future(self._look_after(making.patience))
+        self._forget(leaves)
+        if await self._has_rival(member):
+            return PipelineError(
+                f"ray: {self._where(member)}, and so does {member.process}: each training needs "
+                "a name of its own, and one process for each index of shard"
+            )
+        name, deadline = dumps(told), monotonic() + making.patience
+        opening = self._gathering.setdefault(name, _Opening(told))
+        if member.rank in opening.ranks:
+            return PipelineError(f"ray: rank {member.rank} has come twice, with the same pipeline")
+        opening.members[member.reader] = member
+        self._openings[member.reader] = opening
+        if member.rank == 0:
+            opening.making = making
+        if len(opening.members) == member.size:
+            del self._gathering[name]
+            opening.begin()
+        while not opening.begun.done() and member.reader in self._openings:
+            await asyncio.wait({opening.begun}, timeout=_SETTLED)
+            self._tell_difference()
+            if not opening.begun.done() and monotonic() > deadline:
+                missing = sorted({*range(member.size)} - {*opening.ranks})
+                self._forget(member.reader)
+                return RankMissing(
+                    f"ray: within {making.patience:g} s ranks {missing} did not come to where rank "
+                    f"{member.rank} is: all ranks open the same pipelines, and begin anew together",
+                    missing,
+                )
+        return opening.begun.result() if opening.begun.done() else None
+
+    async def ask(
+        self,
+        reader: str,
+        key: bytes,
+        tries: int,
+        task: tuple[int, Any],
+        gone: tuple[Iterable[bytes], Iterable[bytes]],
+    ) -> Any:
+        """Wait for a task: where its outcome is, in a list, and of which try; or an error.
+
+        Args:
+            reader: Who asks.
+            key: The task's.
+            tries: Those of the outcome that was lost, if it was.
+            task: Its handler and payload.
+            gone: The keys whose outcomes the reader has taken, and those it doesn't want.
+        """
+        opening = self._openings.get(reader)
+        if opening is None:
+            return PipelineError(
+                "ray: this rank was taken for lost, or another process has its place"
+            )
+        opening.let_go(reader, *gone)
+        found = opening.ask(reader, key, tries, *task)
+        opening.go_on()
+        return await asyncio.shield(found.made)
+
+    def beat(self, process: str) -> None:
+        """Hear that a process is alive."""
+        self._heard[process] = monotonic()
+
+    async def leave(self, reader: str) -> None:
+        """Do without a reader."""
+        self._forget(reader)
+
+    def _forget(self, reader: str | None) -> None:
+        opening = self._openings.pop(reader or "", None)
+        if reader is None or opening is None:
+            return
+        opening.leave(reader)
+        if not opening.begun.done():
+            if not opening.members:
+                self._gathering = {k: v for k, v in self._gathering.items() if v is not opening}
+        else:
+            opening.go_on()
+
+    def _silence(self, member: Member) -> float:
+        return monotonic() - self._heard[member.process]
+
+    def _rivals(self, member: Member) -> list[Member]:
+        """The members of other processes with the same rank."""
+        found = [opening.members[reader] for reader, opening in self._openings.items()]
+        return [
+            each for each in found if each.rank == member.rank and each.process != member.process
+        ]
+
+    async def _has_rival(self, member: Member) -> bool:
+        """Whether a process that lives has the place of another one; of those that don't none."""
+        begun = monotonic()
+        while rivals := self._rivals(member):
+            if any(self._heard[each.process] > begun for each in rivals):
+                return True
+            for each in rivals:
+                if self._silence(each) > _SILENT:
+                    self._forget(each.reader)
+            await asyncio.sleep(BEAT / 2)
+        return False
+
+    def _where(self, member: Member) -> str:
+        rival = self._rivals(member)[0]
+        return f"{rival.process} reads part {rival.rank} under this name"
+
+    def _tell_difference(self) -> None:
+        """If all ranks wait, each once, tell them in what they differ."""
+        waiting = list(self._gathering.values())
+        ranks = [rank for each in waiting for rank in each.ranks]
+        sizes = [each.size for opening in waiting for each in opening.members.values()]
+        if len(waiting) < 2 or len({*ranks}) < len(ranks) or len(ranks) < min(sizes):
+            return
+        one, other = waiting[:2]
+        error = PipelineError(
+            f"ray: {differing(one.told, other.told, one.ranks[0], other.ranks[0])}"
+        )
+        self._gathering.clear()
+        for opening in waiting:
+            for reader in opening.members:
+                del self._openings[reader]
+            opening.begun.set_result(error)
+
+    async def _look_after(self, patience: float) -> None:
+        """Tell those that wait of ranks that are lost, until all have left or are lost."""
+        last = monotonic()  # when a rank was there
+        while monotonic() - last < _IDLE:
+            await asyncio.sleep(BEAT)
+            now = monotonic()
+            if self._openings and any(now - each < patience for each in self._heard.values()):
+                last = now
+            for opening in {id(each): each for each in self._openings.values()}.values():
+                lost = [
+                    each
+                    for each in map(opening.members.__getitem__, opening.slowest())
+                    if self._silence(each) > patience
+                ]
+                if lost and opening.waiting:
+                    text = f"ray: rank {lost[0].rank} is lost: nothing came for {patience:g} s"
+                    opening.fail(RankMissing(text, [each.rank for each in lost]))
+                    for each in lost:
+                        self._forget(each.reader)
+        self._ray.kill(self._ray.get_runtime_context().current_actor)
