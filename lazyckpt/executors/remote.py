@@ -97,7 +97,7 @@ def ray(
     buffer_size: int = 2,
     timeout: float | None = None,
     shared: str | None = None,
-    chunk_size: int = 8,
+    chunk_size: int = 32,
     **options: Any,
 ) -> PoolSpec:
     """Make items ahead in Ray actors, on this machine or on those of a cluster.
