@@ -128,13 +128,15 @@ def check_columns(rows: lz.Pipeline[Any]) -> None:
 
 
 def check_spans(rows: lz.io.Rows[Any]) -> None:
-    """That rows stand in their files in order: apart, or in a block with others."""
+    """That rows stand in their files in order: apart, in a block with others, or sliding."""
     places = [rows.locate(i) for i in range(len(rows))]
     order = [file.path for file in rows.files]
     assert places == sorted(places, key=lambda at: (order.index(at.path), at.record))
     for one, other in pairwise(places):
         is_with = (one.start, one.stop) == (other.start, other.stop)
-        assert one.path != other.path or is_with or (one.start < one.stop <= other.start)
+        is_sliding = "stride=" in repr(rows) and one.start < other.start and one.stop < other.stop
+        is_apart = one.start < one.stop <= other.start
+        assert one.path != other.path or is_with or is_sliding or is_apart
     files, records = rows.locate_many(np.arange(len(rows))[::-1])
     assert [(rows.paths[n], record) for n, record in zip(files, records, strict=True)] == [
         at[:2] for at in reversed(places)
