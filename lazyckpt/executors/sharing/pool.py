@@ -290,9 +290,10 @@ class SharedPool(QueuedPool):
         if self._threads:
             return
         self._jobs = SimpleQueue()
-        for number, pool in enumerate(self._pools):
+        for pool in self._pools:  # before any thread, which a fork would not have
             pool.skip_log, pool.is_driven = self.skip_log, True
             pool.start()
+        for number, pool in enumerate(self._pools):
             thread = threading.Thread(
                 target=self._work,
                 args=(pool, self._jobs, self.generation),
