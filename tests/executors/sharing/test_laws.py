@@ -234,6 +234,25 @@ def test_a_rewind_by_all_is_a_new_beginning() -> None:
     assert equal(first, [rank[:6] + rank[3:9] for rank in second])
 
 
+def test_a_change_and_a_pause_by_all() -> None:
+    def gone_through(run: Any, rank: int) -> list[Any]:
+        found = made(run, 4)
+        run.change(packed() | lz.shard(num_shards=2, index=rank) | lz.batch(3))
+        found += made(run, 4)
+        run.pause()
+        run.unpause()
+        return found + made(run, 3)
+
+    def work(rank: int) -> list[Any]:
+        executor = shared_by(hub, rank, lz.threads(2))
+        with lz.run(dealt(packed(), 2, rank), executor=executor) as run:
+            return gone_through(run, rank)
+
+    hub = Hub(2)
+    expected = [gone_through(lz.run(dealt(packed(), 2, rank)), rank) for rank in range(2)]
+    assert equal(on_ranks(2, work), expected)
+
+
 def test_a_rewind_by_one_is_an_error() -> None:
     def work(rank: int) -> Any:
         executor = shared_by(hub, rank, lz.threads(2))
@@ -243,7 +262,7 @@ def test_a_rewind_by_one_is_an_error() -> None:
                 run.load_state_dict(lz.State.from_json(state).to_dict())
             return made(run, 3)
 
-    hub = Hub(2, timeout=1)
+    hub = Hub(2, timeout=5)
     found = on_ranks(2, work)
     assert isinstance(found[1], RankMissing)
     assert equal(found[0], alone(packed(), 2, 6)[0][3:])  # by itself, as the other has left

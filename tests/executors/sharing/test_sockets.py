@@ -148,8 +148,8 @@ def test_strangers_are_turned_away() -> None:
 
 
 def test_a_rank_that_does_not_come_is_named() -> None:
-    with place(3, timeout=1.0) as found:
-        meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 1.0) for n in range(2)]
+    with place(3, timeout=4.0) as found:
+        meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 4.0) for n in range(2)]
         for error in on_ranks(2, lambda rank: meetings[rank].join({"what": "the same"})):
             assert isinstance(error, RankMissing)
             assert 2 in error.ranks
