@@ -31,7 +31,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
 
     def starts(folder: Path, ranks: int, last_step: int, wrap: str) -> list[dict[str, Any]]:
         command = [*torchrun, f"--nproc-per-node={ranks}", script, folder, str(last_step), wrap]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | known)
+        environment = os.environ | known
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
