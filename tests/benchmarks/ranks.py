@@ -23,7 +23,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch.distributed as dist
 from contestants import of_ranks
 from harness import spent
 
@@ -64,6 +63,7 @@ def tokens(n: int) -> np.ndarray[Any, Any]:
 
 def rank_of(contestant: str, rank: int, size: int, n: int, tokenize: Tokenizer) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+    dist: Any = import_module("torch.distributed")
     dist.init_process_group("gloo")
     spent(getattr(of_ranks, contestant)(rank, size, n, tokenize))
     dist.destroy_process_group()

@@ -7,10 +7,10 @@ that takes the number of one and returns its tokens. It yields batches of packed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-import torch.distributed as dist
 
 import lazyckpt as lz
 
@@ -47,7 +47,7 @@ def _workers() -> lz.Executor:
 
 def shared(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
     yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers()))
-    dist.barrier()  # the place where ranks meet is rank 0's
+    import_module("torch.distributed").barrier()  # the place where ranks meet is rank 0's
 
 
 def alone(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
