@@ -357,7 +357,7 @@ class Lookahead:
         """Return the outcome of a task if it is done."""
         if not isinstance(pending, PendingTask) or not pending.is_done:
             return None
-        with suppress(TaskLost):
+        with suppress(TaskLost, WorkerDied, WorkerTimeout):  # which who waits for it learns
             outcome = pending.outcome or self._pool.result(pending)
             return None if _is_lost(outcome) else outcome
         return None

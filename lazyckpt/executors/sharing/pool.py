@@ -184,13 +184,16 @@ class SharedPool(QueuedPool):
             self._answer(key, Outcome([], Failure(error, "")))
 
     def _take_in(self, pending: PendingTask, found: Any) -> None:
-        with self._lock:
-            self._take(pending.handle)
-        if isinstance(found, memoryview):
-            found = outcome_of(found)
-        if isinstance(found, Loss):
-            self.losses += 1
-            found.raise_at(pending)
+        if not callable(found):
+            with self._lock:
+                self._take(pending.handle)
+            found = outcome_of(found) if isinstance(found, memoryview) else found
+            if isinstance(found, Loss):
+                self.losses += 1
+                found = partial(found.raise_at, pending)
+        if callable(found):  # it stays there, for whoever waits for the task
+            pending.came.put(found)
+            found()
         pending.outcome = found
 
     def _take(self, key: bytes) -> bool:
