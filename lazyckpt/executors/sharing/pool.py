@@ -120,7 +120,7 @@ class SharedPool(QueuedPool):
             self._forget_outcomes()
             self._link = link
         self.workers = len(self._pools) * link.size  # so many tasks are under way in all
-        link.open(partial(self._receive, link), self._leave)
+        link.open(partial(self._receive, link), partial(self._leave, link))
 
     def _hang_up(self) -> None:
         with self._lock:
@@ -232,16 +232,17 @@ class SharedPool(QueuedPool):
                 return
             maker = self._maker(key)
         if maker != link.rank and link.silence(maker) > self._patience:
-            self._leave(maker, f"has said nothing for {self._patience:g} s")
+            self._leave(link, maker, f"has said nothing for {self._patience:g} s")
 
     # Outcomes, in the threads of the link and of the workers.
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:
         self._deliver(link, key_of(message), message)
 
-    def _leave(self, rank: int, why: str) -> None:
+    def _leave(self, link: Link, rank: int, why: str) -> None:
         with self._lock:
-            self._left.setdefault(rank, why)
+            if link is self._link:  # and not one of an opening that is over
+                self._left.setdefault(rank, why)
         self._make_awaited()
 
     def _make_awaited(self) -> None:
