@@ -101,7 +101,7 @@ class Job:
     """What it takes to submit a task, and its future once that is done.
 
     Attributes:
-        worker: Who has it, where that is known.
+        worker: Who has it, where that is known; for `KeptPool`, the reader that asks for it.
         tries: How often it came to a worker that lacked the handlers.
         key: What all ranks know it by, where they share it.
     """

@@ -154,7 +154,7 @@ class KeptPool(FuturesPool):
             return found
         if self._reader is None:
             raise TaskLost
-        job.key = key
+        job.key, job.worker = key, self._reader  # an opening that is over has the same keys
         future: Future[Any] = Future()
         gone, self._gone = self._gone, ([], [])
         self._ask(self._reader, job, future, 0, gone)
@@ -212,14 +212,20 @@ class KeptPool(FuturesPool):
         return None
 
     def _take_in(self, pending: PendingTask, found: Future[Any]) -> None:
-        if pending.handle.key is not None:
-            self._gone[0].append(pending.handle.key)
+        self._gone[0].extend(self._keys_of(pending))
         super()._take_in(pending, found)
 
     def drop(self, pending_tasks: Iterable[PendingTask]) -> None:
         for pending in pending_tasks:
-            if pending.outcome is None and pending.handle and pending.handle.key is not None:
-                self._gone[1].append(pending.handle.key)
+            if pending.outcome is None:
+                self._gone[1].extend(self._keys_of(pending))
+
+    def _keys_of(self, pending: PendingTask) -> list[bytes]:
+        """The key of a task, if all ranks have it, in this opening."""
+        job: Job | None = pending.handle
+        if job is None or job.key is None or job.worker != self._reader:
+            return []
+        return [job.key]
 
     def _failed(self, pending: PendingTask, error: BaseException) -> Outcome:
         if isinstance(error, TaskLost):

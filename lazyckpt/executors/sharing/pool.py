@@ -143,16 +143,17 @@ class SharedPool(QueuedPool):
     def _submit(
         self, handler: int, payload: Any, size: int, careful: tuple[Any, ...]
     ) -> PendingTask:
-        pending = self._begin(size)
+        pending, link = self._begin(size), self._link
         more = [each and sorted(each) for each in careful]
-        key = pending.handle = common_key(self._handlers, handler, payload, more)
+        key = common_key(self._handlers, handler, payload, more)
+        pending.handle = key, link  # an opening that is over has the same keys
         if key is None:
             self._jobs.put(_Job(None, handler, payload, size, careful, pending, None))
             return pending
-        if self._link is None:
+        if link is None:
             raise TaskLost
         plain, _ = without_marks(self._handlers[handler].name(payload)[0])
-        job = _Job(key, handler, payload, size, careful, pending, self._link)
+        job = _Job(key, handler, payload, size, careful, pending, link)
         with self._lock:
             self._turns[key] = sum(_numbers(plain)) // self.chunk_size + handler
             self._unwanted.discard(key)
@@ -186,7 +187,7 @@ class SharedPool(QueuedPool):
     def _take_in(self, pending: PendingTask, found: Any) -> None:
         if not callable(found):
             with self._lock:
-                self._take(pending.handle)
+                self._take(*pending.handle)
             found = outcome_of(found) if isinstance(found, memoryview) else found
             if isinstance(found, Loss):
                 self.losses += 1
@@ -196,9 +197,9 @@ class SharedPool(QueuedPool):
             found()
         pending.outcome = found
 
-    def _take(self, key: bytes) -> bool:
+    def _take(self, key: bytes, link: Link) -> bool:
         """Let go of the outcome of a task, if it is there."""
-        found = self._have.get(key)
+        found = self._have.get(key) if link is self._link else None
         if not found:
             return False
         found.popleft()
@@ -210,8 +211,9 @@ class SharedPool(QueuedPool):
     def drop(self, pending_tasks: Iterable[PendingTask]) -> None:
         with self._lock:
             for pending in pending_tasks:
-                key: bytes | None = pending.handle
-                if key is not None and pending.outcome is None and not self._take(key):
+                key, link = pending.handle
+                is_common = key is not None and link is self._link
+                if is_common and pending.outcome is None and not self._take(key, link):
                     self._unwanted.add(key)
 
     def _wait_for(self, pending: PendingTask) -> Any:
@@ -221,7 +223,7 @@ class SharedPool(QueuedPool):
                 return get_within(pending.came, _TICK)
             except Empty:
                 say_alive()  # where this is a process of which others wait for items
-                self._look_after(pending.handle)
+                self._look_after(pending.handle[0])
         return None
 
     def _look_after(self, key: bytes | None) -> None:
@@ -252,8 +254,8 @@ class SharedPool(QueuedPool):
         """
         with self._lock:
             pending = self._awaited
-            if pending is not None and pending.handle in self._asked:
-                self._make_or_fail(pending.handle)
+            if pending is not None and pending.handle[0] in self._asked:
+                self._make_or_fail(pending.handle[0])
 
     def _deliver(self, link: Link, key: bytes, found: Any) -> None:
         with self._lock:

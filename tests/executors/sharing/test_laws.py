@@ -222,16 +222,20 @@ def test_an_error_comes_at_the_same_place_on_all_and_again() -> None:
 
 
 def test_a_rewind_by_all_is_a_new_beginning() -> None:
+    """Also with tasks of the one before under way, which others are further with."""
+
     def work(rank: int) -> list[Any]:
-        executor = shared_by(hub, rank, lz.threads(2))
+        executor = shared_by(hub, rank, lz.threads(2, buffer_size=1 + 7 * rank))
         with lz.run(dealt(packed(), 2, rank), executor=executor) as run:
             found = made(run, 6)
-            run.load_state_dict(lz.State.from_json(found[2][1]).to_dict())
-            return found + made(run, 6)
+            for _ in range(3):
+                run.load_state_dict(lz.State.from_json(found[-3][1]).to_dict())
+                found += made(run, 6)
+            return found
 
-    hub = Hub(2)
-    first, second = on_ranks(2, work), alone(packed(), 2, 9)
-    assert equal(first, [rank[:6] + rank[3:9] for rank in second])
+    hub = Hub(2, delay=0.003)
+    first, second = on_ranks(2, work), alone(packed(), 2, 18)
+    assert equal(first, [sum((rank[n : n + 6] for n in range(0, 13, 4)), []) for rank in second])
 
 
 def test_a_change_and_a_pause_by_all() -> None:
