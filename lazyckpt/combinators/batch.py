@@ -99,7 +99,7 @@ def batch(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

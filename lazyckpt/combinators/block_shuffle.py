@@ -42,7 +42,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
     Random access:
         Kept over a table.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

@@ -99,7 +99,7 @@ def bucket_batch(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         With a fixed `batch_size` and no `boundary_key`.
 
     Memory:

@@ -115,7 +115,7 @@ def bucket_by_boundaries(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     Memory:

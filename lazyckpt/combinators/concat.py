@@ -35,9 +35,9 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
         Re-reads what that one does.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
+    Rank-invariant:
         Where all are.
 
     >>> import lazyckpt as lz

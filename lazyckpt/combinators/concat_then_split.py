@@ -86,7 +86,7 @@ def concat_then_split(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         With sequences of one length.
 
     Memory:

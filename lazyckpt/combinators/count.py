@@ -45,7 +45,7 @@ def count(start: int = 0, step: int = 1) -> Machine[int]:
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -82,7 +82,7 @@ def random_floats(*, seed: int) -> Machine[float]:
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -117,7 +117,7 @@ def random_indices(weights: Sequence[float] | NDArray[Any], *, seed: int) -> Mac
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Source:

@@ -40,7 +40,7 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     Memory:

@@ -87,7 +87,7 @@ def dedupe_bloom(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     Memory:

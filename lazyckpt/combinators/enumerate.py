@@ -48,7 +48,7 @@ def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -101,7 +101,7 @@ def random_map(
     Random access:
         Kept; an item passed over is not computed.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Source:

@@ -163,7 +163,7 @@ def exclude(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
     Random access:
         Kept; the items left out are not read. Elsewhere they are read and dropped.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

@@ -55,7 +55,7 @@ def filter(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts)
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz

@@ -40,7 +40,7 @@ def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -78,7 +78,7 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         With batches of one size.
 
     >>> import lazyckpt as lz

@@ -57,7 +57,7 @@ def flat_scan(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz

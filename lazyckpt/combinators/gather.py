@@ -43,7 +43,7 @@ def gather(
     Random access:
         Kept; items not asked for are not computed.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

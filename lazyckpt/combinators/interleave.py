@@ -37,9 +37,9 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
         Re-reads what each pipeline does.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
+    Rank-invariant:
         Where all are.
 
     >>> import lazyckpt as lz

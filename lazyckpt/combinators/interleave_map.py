@@ -57,7 +57,7 @@ def interleave_map(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz

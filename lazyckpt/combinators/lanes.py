@@ -107,9 +107,9 @@ def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> M
         Re-reads what each pipeline does.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
+    Rank-invariant:
         No; `reshard` wants the states of all ranks.
 
     >>> import lazyckpt as lz

@@ -62,7 +62,7 @@ def local_shuffle(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes. Behind it, each rank of a `shard` decodes all blocks; before it, `contiguous`,
         those of its part.
 

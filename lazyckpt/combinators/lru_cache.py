@@ -39,7 +39,7 @@ def lru_cache(upstream: Machine[A], size: int) -> Machine[A]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

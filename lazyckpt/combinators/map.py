@@ -84,7 +84,7 @@ def map(
     Random access:
         Kept; an item passed over is not computed.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -149,7 +149,7 @@ def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
     Random access:
         Kept; an item passed over is not computed.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -179,7 +179,7 @@ def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
     Random access:
         Kept; an item passed over is not shown.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

@@ -216,7 +216,7 @@ def mix(
         With `deterministic`, where all have it. Otherwise a `shard` behind it passes over
         items of other ranks, and makes none of them, where all have it.
 
-    Rank-free:
+    Rank-invariant:
         Where all are.
 
     Memory:

@@ -130,7 +130,7 @@ def pack_first_fit(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         With sequences of one length.
 
     Memory:
@@ -198,7 +198,7 @@ def pack_best_fit(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         With sequences of one length.
 
     Memory:

@@ -92,7 +92,7 @@ def pack_by_plan(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

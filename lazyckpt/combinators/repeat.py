@@ -45,7 +45,7 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         With shards of one length; put it before `shard`.
 
     >>> import lazyckpt as lz

@@ -93,7 +93,7 @@ def sample(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
@@ -171,7 +171,7 @@ def sample_balanced(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
@@ -213,7 +213,7 @@ def oversample(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

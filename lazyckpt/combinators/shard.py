@@ -94,7 +94,7 @@ def shard(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

@@ -53,7 +53,7 @@ def shard_batch(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Source:

@@ -44,7 +44,7 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
     Random access:
         Kept. Within a buffer, 0.1 to 10 ms where no place near has been asked for.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

@@ -42,7 +42,7 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

@@ -119,11 +119,11 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         Re-reads nothing; an iterable is read from its beginning.
 
     Random access:
-        Where the data have indices. Rows of a reader or a data frame that come in another
+        If the data can be indexed. Rows of a reader or a data frame that come in another
         order are read some at a time, and held until they are used: as many as take a
         millisecond, at most 256, and a quarter of those that came before.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -182,7 +182,7 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

@@ -151,7 +151,7 @@ def hash_range(
     Random access:
         Kept; with a function, no.
 
-    Rank-free:
+    Rank-invariant:
         Yes; with a function, no.
 
     Memory:

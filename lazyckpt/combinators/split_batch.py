@@ -39,7 +39,7 @@ def split_batch(upstream: Machine[object], n: int) -> Machine[list[Any]]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

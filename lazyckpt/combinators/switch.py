@@ -45,9 +45,9 @@ def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
         Re-reads what each pipeline does.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
+    Rank-invariant:
         Where all are.
 
     >>> import lazyckpt as lz
@@ -90,9 +90,9 @@ def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]
         Re-reads what each pipeline does.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
+    Rank-invariant:
         Where all are.
 
     >>> import lazyckpt as lz

@@ -42,7 +42,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -126,7 +126,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
     Random access:
         Kept; the n items are not read.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

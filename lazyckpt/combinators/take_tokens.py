@@ -41,7 +41,7 @@ def take_tokens(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz

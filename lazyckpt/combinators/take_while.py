@@ -44,7 +44,7 @@ def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -88,7 +88,7 @@ def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz

@@ -88,7 +88,7 @@ def token_batch(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No; behind it, `shard` gives each rank every n-th batch.
 
     Memory:

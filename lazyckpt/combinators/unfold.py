@@ -41,7 +41,7 @@ def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -113,7 +113,7 @@ def from_generator(fn: Callable[..., Iterable[T]], *args: Any) -> Machine[T]:
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -161,7 +161,7 @@ def once(value: T) -> Machine[T]:
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

@@ -83,9 +83,9 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         Re-reads what each pipeline does.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
+    Rank-invariant:
         Where all are.
 
     >>> import lazyckpt as lz

@@ -133,7 +133,7 @@ class Call(Frozen):
         return self._measured(built)
 
     def _measured(self, machine: Machine[Any], *, gives_items: bool = True) -> Machine[Any]:
-        """The machine, with timers around its lanes where it is measured."""
+        """The machine, with timers around its modes if it is measured."""
         return machine
 
     def _spread(self) -> tuple[list[Any], dict[str, Any]]:

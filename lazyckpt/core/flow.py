@@ -183,7 +183,7 @@ BlockStarts: TypeAlias = "Callable[[], NDArray[np.int64]]"
 
 
 class View(NamedTuple, Generic[T]):
-    """The vectorized lane: items as a table, and the order in which to read it.
+    """The vectorized mode: items as a table, and the order in which to read it.
 
     `ahead(position, offsets)` gives the table's indices of the items that come
     `offsets` items after the position; the offsets must not run past the end.

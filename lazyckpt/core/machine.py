@@ -118,7 +118,7 @@ class Reread(NamedTuple):
 class Machine(NamedTuple, Generic[T]):
     """A stage with everything before it, as transition functions, and what it says of itself.
 
-    `step` is the meaning; each lane must agree with it.
+    `step` defines the meaning; each mode must agree with it.
 
     - `init(epoch)`: the position before the first item of an epoch
     - `step(position)`: the next position and the item, or `End`
@@ -128,7 +128,7 @@ class Machine(NamedTuple, Generic[T]):
     - `item(position, n)`: the item behind n others, where there is one, made alone; None where
       its flow has to make the items, as workers do
     - `length`: items an epoch; infinity if endless, None if only reading tells
-    - `view`: the vectorized lane
+    - `view`: the vectorized mode
 
     The rest says whose a position is, and what it costs to go on from there.
 

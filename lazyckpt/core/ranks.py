@@ -41,7 +41,7 @@ def is_in_step(combinator: Combinator, machine: Machine[Any]) -> bool:
     share = machine.share
     if share.ranks == 1:
         return True
-    return is_rank_free(combinator, machine) and (share.is_even or not _sees_end(machine))
+    return is_rank_invariant(combinator, machine) and (share.is_even or not _sees_end(machine))
 
 
 def _sees_end(machine: Machine[Any]) -> bool:
@@ -51,7 +51,7 @@ def _sees_end(machine: Machine[Any]) -> bool:
     return bool(rate.more or rate.epochs != 1 or len(machine.children) > 1 or passes_over)
 
 
-def is_rank_free(combinator: Combinator, machine: Machine[Any]) -> bool:
+def is_rank_invariant(combinator: Combinator, machine: Machine[Any]) -> bool:
     """Whether where a stage stands is known to depend on no item, which is another on other ranks.
 
     It isn't of what keeps a count of items that may end anywhere.

@@ -32,8 +32,8 @@ def applying(fn: Callable[..., U], args: tuple[Any, ...]) -> Callable[[Any], U]:
     return partial(fn, *args) if args else fn
 
 
-class Lanes(TypedDict, total=False):
-    """What a stage gives of its lanes; the others follow from them. One of the first two is needed.
+class Modes(TypedDict, total=False):
+    """What a stage gives of its modes; the others follow from them. One of the first two is needed.
 
     A view and `skip` together do as well. `item` counts where there is `skip`.
     """
@@ -54,7 +54,7 @@ def stateless(
     init: Callable[[int], Position] | None = None,
     epoch: Callable[[Position], int] | None = None,
     share: Share | None = None,
-    **lanes: Unpack[Lanes],
+    **modes: Unpack[Modes],
 ) -> Machine[Any]:
     """A stage whose position is its upstream's.
 
@@ -65,10 +65,10 @@ def stateless(
         init: The position where an epoch begins; by default upstream's.
         epoch: The epoch of a position; by default upstream's.
         share: Where its items stand among those of all ranks, if upstream doesn't tell.
-        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
+        modes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
     """
     return _machine(
-        lanes,
+        modes,
         init=init or upstream.init,
         epoch=epoch or upstream.epoch,
         check=upstream.check,
@@ -104,7 +104,7 @@ def stateful(
     rereads: Callable[[Position], Iterable[Reread]] | None = None,
     init: Callable[[int], Position] | None = None,
     share: Share | None = None,
-    **lanes: Unpack[Lanes],
+    **modes: Unpack[Modes],
 ) -> Machine[Any]:
     """A stage that keeps a part of its own behind upstream's position: `(place, own, ...)`.
 
@@ -119,7 +119,7 @@ def stateful(
         rereads: What a resume from a position takes of upstream again; by default nothing.
         init: The position where an epoch begins, if it isn't upstream's and `first`.
         share: Where its items stand among those of all ranks, if upstream doesn't tell.
-        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
+        modes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -128,7 +128,7 @@ def stateful(
         _check_own(name, own, check)
 
     return _machine(
-        lanes,
+        modes,
         init=init or (lambda epoch: (upstream.init(epoch), *first)),
         epoch=lambda position: upstream.epoch(position[0]),
         check=fits,
@@ -149,7 +149,7 @@ def sourced(
     check: Callable[..., object] = lambda: None,
     most: float = sys.maxsize,
     rereads: Callable[[Position], Iterable[Reread]] = lambda position: (),
-    **lanes: Unpack[Lanes],
+    **modes: Unpack[Modes],
 ) -> Machine[Any]:
     """A source, whose position is `(epoch, index, ...)`: `index` is the next item's number.
 
@@ -159,7 +159,7 @@ def sourced(
         check: Called with that; raises `InvalidState` if it doesn't fit.
         most: The highest index.
         rereads: What of its data a resume from a position re-reads; by default nothing.
-        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
+        modes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -168,7 +168,7 @@ def sourced(
         _check_own(name, own, check)
 
     return _machine(
-        lanes,
+        modes,
         init=lambda epoch: (epoch, 0, *first),
         epoch=lambda position: position[0],
         check=fits,
@@ -194,7 +194,7 @@ def joining(
     rate: Rate,
     share: Share | None = None,
     choices: Callable[[Position, int], Iterator[int]] | None = None,
-    **lanes: Unpack[Lanes],
+    **modes: Unpack[Modes],
 ) -> Machine[Any]:
     """What joins pipelines: its position is `((place, ...), own, ...)`, a place for each of them.
 
@@ -210,7 +210,7 @@ def joining(
         rate: How many items it takes for each that it gives: of one of them, or of `every` one.
         share: Where its items stand among those of all ranks, if the pipelines don't tell.
         choices: As of `Machine`.
-        lanes: `step`, `flow`, `skip`, `item`, `length`, as of `Machine`.
+        modes: `step`, `flow`, `skip`, `item`, `length`, as of `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -224,7 +224,7 @@ def joining(
                 child.check(place)
 
     return _machine(
-        lanes,
+        modes,
         init=init or (lambda epoch: (tuple([each.init(epoch) for each in children]), *first)),
         epoch=epoch or (lambda position: children[0].epoch(position[0][0])),
         check=fits,
@@ -258,10 +258,10 @@ def _check_own(name: str, own: list[Any], check: Callable[..., object]) -> None:
         raise InvalidState(f"{name}: a state with {brief(tuple(own))} does not fit") from None
 
 
-def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
-    """A machine from whichever lanes are given; the others follow from them."""
-    skip, view = lanes.get("skip"), lanes.get("view")
-    step, flow = lanes.get("step"), lanes.get("flow")
+def _machine(modes: Modes, **said: Any) -> Machine[Any]:
+    """A machine from whichever modes are given; the others follow from them."""
+    skip, view = modes.get("skip"), modes.get("view")
+    step, flow = modes.get("step"), modes.get("flow")
     if flow is None and view is not None and skip is not None:
         flow = viewing(skip, view)
     if flow is None:
@@ -272,8 +272,8 @@ def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
         step=step,
         flow=flow,
         skip=skip,
-        item=skip and (lanes.get("item") or stepped_to(skip, step)),
-        length=lanes.get("length"),
+        item=skip and (modes.get("item") or stepped_to(skip, step)),
+        length=modes.get("length"),
         view=view,
         **said,
     )

@@ -30,7 +30,7 @@ from lazyckpt.pictures.tables import Table
 from lazyckpt.state.algebra import init
 from lazyckpt.state.codec import encode_stage, places
 
-_NAMES = ("stage", "lanes", "state")
+_NAMES = ("stage", "modes", "state")
 _LEAST = 80  # columns in all, for a table
 _ROWS = 60  # that are shown
 _TITLE = "what a run would do"
@@ -45,7 +45,7 @@ class ExplainedStage:
             within stage 1.
         name: Its combinator's.
         text: The stage as it would be written.
-        lanes: How it gives items, beside step by step: "flow" by iterators of C, "seek"
+        modes: How it yields items, other than step by step: "flow" by iterators of C, "seek"
             from any item on, "vectorized" many at once.
         where: Who makes its items, and how many ahead.
         state_bytes: Its entry in the JSON of a state, at the beginning.
@@ -56,7 +56,7 @@ class ExplainedStage:
     stage: str
     name: str
     text: str
-    lanes: tuple[str, ...]
+    modes: tuple[str, ...]
     where: str
     state_bytes: int
     ranks: str = ""
@@ -134,7 +134,7 @@ def explain(
         An `Explanation`, whose text has a line for each segment of the pipeline, its stages,
         where they run and how many items are held there that were made, or are being
         made, before they are asked for. Those of pipelines that are joined come before,
-        indented. Behind them a table of stages: their lanes and the bytes that they take
+        indented. After them comes a table of stages: their modes and the bytes that they take
         in a state (`resume_cost` tells what a state re-reads). Then what is held ahead, and
         warnings: the batches that a shuffle takes for items, a seed used twice, a shard that
         makes every rank read everything, a stage that never begins again, and a function that
@@ -143,7 +143,7 @@ def explain(
     >>> import lazyckpt as lz
     >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)
     >>> found = lz.explain(words | lz.batch(2) | lz.shuffle(8, seed=0))
-    >>> found.stages[1].lanes
+    >>> found.stages[1].modes
     ('flow',)
     >>> print(*found.warnings)
     shuffle(buffer_size=8, seed=0) shuffles batches, not items: batch(2) is before it; \
@@ -225,7 +225,7 @@ def _stages(
             f"{label}{number}",
             call.name,
             f"{call.name}(...)" if call.chains else repr(call),
-            _lanes(machine),
+            _modes(machine),
             where,
             len(encode_stage(*own)),
         )
@@ -240,14 +240,14 @@ def _stages(
             yield from _stages(inner, there, prefix, entry.pipelines[n], place.children[n])
 
 
-def _lanes(machine: Machine[Any]) -> tuple[str, ...]:
+def _modes(machine: Machine[Any]) -> tuple[str, ...]:
     is_flowing = not getattr(machine.flow, "__qualname__", "").startswith(stepping.__name__)
     found = {
         "flow": is_flowing,
         "seek": machine.skip is not None,
         "vectorized": machine.view is not None,
     }
-    return tuple(lane for lane, has_it in found.items() if has_it)
+    return tuple(mode for mode, has_it in found.items() if has_it)
 
 
 def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
@@ -276,7 +276,7 @@ def _cells(stage: ExplainedStage) -> tuple[str, ...]:
     size = f"{stage.state_bytes} B" if stage.state_bytes else ""
     name = f"{stage.stage} {stage.name}"
     more = (stage.ranks,) if stage.ranks else ()
-    return name, " ".join(stage.lanes) or "step", size, *more
+    return name, " ".join(stage.modes) or "step", size, *more
 
 
 def _names(stages: Sequence[ExplainedStage]) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                     f"{'with workers, ' if passes else ''}every rank reads all that comes before "
                     f"{_short(last)}, for other ranks too: "
                     f"there is no random access behind it, and {call!r} comes after it; put "
-                    f"{call.name} before it, where its documentation says under Rank-free "
+                    f"{call.name} before it, where its documentation says under Rank-invariant "
                     "whether ranks still have one state"
                 )
         before.append((call, machine))

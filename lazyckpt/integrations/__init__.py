@@ -2,7 +2,7 @@
 
 A run, and `lz.torch.loader`, have `state_dict()` and `load_state_dict()`, and
 most frameworks need no more. The dict is flat, of ints and texts, below 1 KB.
-Many save only that of rank 0. Where every stage is rank-free, `shard` among
+Many save only that of rank 0. Where every stage is rank-invariant, `shard` among
 them, it is that of all ranks: each rank loads it into its own pipeline.
 
 `import lazyckpt` imports none of these; `lz.torch` and its like do on first

@@ -19,7 +19,7 @@ from lazyckpt.failures.marks import without_marks
 ROWS = 1 << 16  # about as many origins at a time
 
 
-class Lane(Protocol):
+class Reader(Protocol):
     """Items of an epoch, some at a time."""
 
     def open(self, position: Position) -> None:
@@ -57,7 +57,7 @@ class Skipped:
 
 
 class Viewed(Skipped):
-    """The vectorized lane, where items are the indices themselves."""
+    """The vectorized mode, where items are the indices themselves."""
 
     def __init__(self, machine: Machine[Any]) -> None:
         super().__init__(machine)
@@ -98,32 +98,32 @@ class Walk:
         size: How many are taken at a time.
     """
 
-    def __init__(self, machine: Machine[Any], lane: Lane, size: float = 1 << 10) -> None:
-        self.machine, self.lane, self.size = machine, lane, size
+    def __init__(self, machine: Machine[Any], reader: Reader, size: float = 1 << 10) -> None:
+        self.machine, self.reader, self.size = machine, reader, size
 
     def between(self, begin: Position, count: int, end: Position) -> Iterator[Any]:
         """So many items from one position to another; `InvalidState` if they lead elsewhere."""
         try:
             yield from self._between(begin, count, end)
         finally:
-            self.lane.close()
+            self.reader.close()
 
     def _between(self, begin: Position, count: int, end: Position) -> Iterator[Any]:
         left, place, epoch = count, begin, self.machine.epoch
         while True:
-            self.lane.open(place)
+            self.reader.open(place)
             while left:
-                items = self.lane.take(int(min(left, self.size)))
+                items = self.reader.take(int(min(left, self.size)))
                 if not len(items):
                     break
                 left -= len(items)
                 yield items
-            is_there = not left and self.lane.place() == end
-            if not is_there and len(self.lane.take(1)):
+            is_there = not left and self.reader.place() == end
+            if not is_there and len(self.reader.take(1)):
                 raise _elsewhere(count)
-            if is_there or (not left and self.lane.place() == end):  # once its end is found
+            if is_there or (not left and self.reader.place() == end):  # once its end is found
                 return
-            place = self.machine.init(epoch(self.lane.place()) + 1)
+            place = self.machine.init(epoch(self.reader.place()) + 1)
             if epoch(place) > epoch(end):
                 raise _elsewhere(count)
             if not left and place == end:

@@ -1,4 +1,4 @@
-"""Stages that measure themselves: the same machines, with timers around their lanes."""
+"""Stages that measure themselves: the same machines, with timers around their modes."""
 
 from __future__ import annotations
 

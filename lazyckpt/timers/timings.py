@@ -1,4 +1,4 @@
-"""What each stage takes, by timers around its lanes, in whichever worker it runs."""
+"""What each stage takes, by timers around its modes, in whichever worker it runs."""
 
 from __future__ import annotations
 

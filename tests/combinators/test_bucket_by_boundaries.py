@@ -57,7 +57,7 @@ def test_a_rare_bucket_is_read_again_from_its_oldest_item() -> None:
 
 def test_marks_are_kept_across_blocks() -> None:
     data = [(i * 7) % 25 for i in range(1200)]
-    for name in ("meaning", "lanes", "resume", "codec"):
+    for name in ("meaning", "modes", "resume", "codec"):
         testing.LAWS[name](lz.source(Stream(data)) | by_boundaries(size=[5, 64, 11]), 200)
 
 
