@@ -1,4 +1,4 @@
-"""`flat_scan`: one item in, several out, with a state of one's own."""
+"""`flat_scan`: one item in, any number out, with a state of your own."""
 
 from __future__ import annotations
 
@@ -32,27 +32,26 @@ def flat_scan(
     init: S,
     flush: Callable[[S], Iterable[B]] | None = None,
 ) -> Machine[B]:
-    """The outputs of a Mealy machine, any number an item: `step(state, item) -> (state, outputs)`.
+    """Yield the outputs of a Mealy machine, any number per item: `step(state, item)`.
 
-    Outputs are an iterable, as `flat_map` takes it, or a pipeline.
+    `step` returns `(state, outputs)`; outputs are an iterable or a pipeline, as for `flat_map`.
 
     Args:
-        step: The function; it may change its state in place, which is a copy each time.
-            What its outputs change of it when they are asked for stays theirs.
-        init: The first state: None, bool, int, float, str, and lists, dicts and
-            tuples of them.
-        flush: `flush(state) -> outputs`, called where the epoch ends.
+        step: Function of the state and an item. It may change the state in place, because it is
+            called on a copy. Changes made while the outputs are iterated have no effect on it.
+        init: The first state: None, bool, int, float, str, and lists, dicts and tuples of them.
+        flush: Function from the state to outputs, called at the end of the epoch.
 
     Raises:
-        InvalidState: For a state of other types.
-        SourceChanged: Where outputs became fewer.
+        InvalidState: If a state is of another type.
+        SourceChanged: If outputs became fewer.
 
     State:
-        The place before the current item, your own state there, and a count of the
-        item's outputs given.
+        The position before the current item, your own state there, and a count of the item's
+        outputs yielded.
 
     Resume:
-        Calls `step` on one item again, or `flush`, and passes over what it gave.
+        Calls `step`, or `flush`, once again, and skips the outputs already yielded.
 
     Random access:
         No.
@@ -125,7 +124,7 @@ def _rereads(position: Position) -> tuple[Reread, ...]:
 
 
 def _entered(outputs: Iterable[B], inside: Position, epoch: int) -> Flow[B] | None:
-    """The outputs as a flow, where counting them does not tell the place."""
+    """Return the outputs as a flow, if a count of them isn't enough to resume; otherwise None."""
     if inside or isinstance(outputs, (Pipeline, Set)):
         return opened(outputs, inside, epoch)
     return None

@@ -25,14 +25,14 @@ A = TypeVar("A")
 def gather(
     upstream: Machine[A], indices: Sequence[SupportsIndex] | NDArray[np.integer[Any]]
 ) -> Machine[A]:
-    """The items at `indices`, in their order, as a list would be indexed.
+    """Yield the items at `indices`, in that order, as if indexing a list.
 
     Args:
-        indices: Ints as a range, a list, a tuple or an array of shape `(n,)`;
-            negative ones count from the end, and any may come again.
+        indices: Ints, as a range, a list, a tuple or an array of shape `(n,)`. Negative ones
+            count from the end; repeats are allowed.
 
     Raises:
-        ArgumentError: Where upstream has no random access, or not that index.
+        ArgumentError: If upstream has no random access, or an index is out of range.
 
     State:
         A count of items.
@@ -47,7 +47,7 @@ def gather(
         Yes.
 
     Memory:
-        A list or tuple also as an array, 8 bytes an index; else nothing.
+        For a list or tuple, a copy as an array, 8 bytes per index; otherwise nothing.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(list("abcd")) | lz.gather([-1, 0, 0]))
@@ -61,7 +61,7 @@ def gather(
 
 
 class IndexOutOfRange(ArgumentError, IndexError):
-    """An index that there is no item for."""
+    """There is no item at an index."""
 
 
 class _Given:
@@ -100,7 +100,7 @@ class _Given:
 
 
 def _ends(indices: Any) -> list[int]:
-    """The least and the largest index, in whatever order."""
+    """Return the least and the largest index, whatever their order."""
     if not len(indices):
         return []
     if isinstance(indices, range):

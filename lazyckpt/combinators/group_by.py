@@ -1,4 +1,4 @@
-"""`group_by`: runs of items with equal keys."""
+"""`group_by`: groups of consecutive items with equal keys."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ K = TypeVar("K")
 @giving(Grouping)
 @combinator(checks={"key": function}, functions={"key": "look"})
 def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, list[A]]]:
-    """Runs of consecutive items with equal keys, as `(key, items)`.
+    """Group consecutive items with equal keys: `(key, items)`.
 
-    Equal keys further apart are runs of their own, as in `itertools.groupby`;
-    items are a list, all there at once.
+    Equal keys that aren't adjacent form separate groups, as in `itertools.groupby`. `items` is a
+    complete list.
 
     Args:
-        key: Called with each item; `==` compares what it returns, and arrays
-            and what holds them by value.
+        key: Function from an item to a key. Keys are compared by `==`; arrays, and containers of
+            arrays, by value.
 
     Raises:
-        TypeError: For keys that `==` can't compare, naming both.
+        TypeError: If two keys can't be compared; it names both.
 
     State:
-        None; the place is that of the next run's first item.
+        None; the position is that of the next group's first item.
 
     Resume:
         Re-reads one item.
@@ -47,7 +47,7 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
         No.
 
     Memory:
-        One run.
+        One group.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(["to", "be", "or", "not"]) | lz.group_by(len))
@@ -99,7 +99,7 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
 
 
 def alike(stage: str, a: Any, b: Any) -> bool:
-    """Whether two keys are equal; arrays, and tuples or lists of them, are compared by value."""
+    """Return whether two keys are equal; arrays, and tuples or lists of them, compare by value."""
     if a is b:
         return True
     try:

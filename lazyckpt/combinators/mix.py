@@ -1,4 +1,4 @@
-"""Several pipelines as one, by weight: `mix`."""
+"""`mix`: several pipelines as one, by weight."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def _rebased(
     stop: str,
     **_: Any,
 ) -> Position:
-    """A position where pipelines have been added or removed, or weights have changed.
+    """Return the position after pipelines were added or removed, or weights have changed.
 
-    What pipelines gave that are gone stays counted, behind the counts of the
-    others: choices depend on how many items there were.
+    Items of removed pipelines stay counted, after the counts of the others: choices depend on
+    the number of items so far.
     """
     places, counts, ended = position
     kept = _kept(before.pipelines, pipelines, places)
@@ -111,7 +111,7 @@ def _rebased(
 def _kept(
     old: Sequence[Entries], pipelines: Sequence[Pipeline[Any]], places: Sequence[Position]
 ) -> dict[int, tuple[int, Position]]:
-    """For the number of each pipeline that was there before the one it had, and its place."""
+    """Map the number of each pipeline that existed before to its old number and its position."""
     forms = [{*pipeline.forms} for pipeline in pipelines]
     if len(old) == len(forms) and all(each in form for each, form in zip(old, forms, strict=True)):
         return dict(enumerate(enumerate(places)))
@@ -135,7 +135,7 @@ def _kept(
 
 
 def _source(entries: Entries) -> Any:
-    """What a state tells of a pipeline's source."""
+    """Return the part of a state's entries that identifies a pipeline's source."""
     name = entries[0].known.get("name")
     return str(name) if name else entries[0]
 
@@ -143,7 +143,7 @@ def _source(entries: Entries) -> Any:
 def _pairs(
     old: Sequence[Any], new: Sequence[set[Any]], left: Sequence[int], wanted: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """The numbers in `new` and `old` of what is alike; of several, in their order."""
+    """Pair the numbers in `new` and `old` of equal elements; pair several equal ones in order."""
     pairs = []
     for number in wanted:
         olds = [n for n in left if old[n] in new[number]]
@@ -179,48 +179,48 @@ def mix(
     stop: Stop = "first_exhausted",
     deterministic: bool = False,
 ) -> Machine[A]:
-    """Items of several pipelines, each item's chosen by weight.
+    """Yield items of several pipelines, choosing a pipeline for each item by weight.
 
     Args:
-        pipelines: A state knows them by their data's lengths and their stages;
-            `source(data, name=...)` tells like ones apart.
-        weights: A number >= 0 for each, of any sum; or a `schedule`, of weights that change
-            with the number of items of the epoch so far. A function from that number to
-            weights does as well, unless a stage after it re-reads items on a resume, as
-            `shuffle` and the packers do, or the state is to be rebased: a state doesn't
+        pipelines: The pipelines to mix. A state identifies them by the lengths of their data and
+            their stages; use `source(data, name=...)` to tell similar ones apart.
+        weights: One number >= 0 per pipeline, of any sum; or a `schedule` of weights that change
+            with the number of items so far in the epoch. A function from that number to weights
+            also works, with two exceptions: a stage after it re-reads items on a resume, as
+            `shuffle` and the packing stages do, or the state is to be rebased. A state doesn't
             record which function it was.
         seed: An int >= 0; not needed with `deterministic`.
-        stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
-            With "all_exhausted" and "never" that pipeline begins again, in its next epoch,
-            until each (of a weight that isn't 0) has ended once, or forever. With
-            "all_exhausted_without_replacement" it drops out, so that each item comes once.
-        deterministic: By exact proportions instead of chance: after n items every pipeline
-            has given its share of n, to within less than one item; or less than two, with more
-            than three pipelines whose shares have no common denominator up to 65,536. With a
-            `schedule` that isn't "linear", or after a `rebase` to other weights, proportions
-            begin anew wherever the weights change.
+        stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended. With
+            "all_exhausted" and "never", that pipeline starts its next epoch: "all_exhausted"
+            until each pipeline of a weight above 0 has ended once, "never" forever. With
+            "all_exhausted_without_replacement", that pipeline drops out, so each item occurs once.
+        deterministic: If True, use exact proportions instead of chance. After n items, the number
+            of items of each pipeline differs from its share of n by less than one. The bound is
+            two for more than three pipelines whose shares have no common denominator up to
+            65,536. Proportions restart whenever weights change: with a `schedule` that isn't
+            "linear", or after a `rebase` to different weights.
 
     Raises:
-        ArgumentError: A pipeline to begin again is empty.
-        PipelineError: A function's weights are negative, NaN, all 0 or of another number, or
-            a schedule's are 0 for all pipelines that have not dropped out.
+        ArgumentError: If a pipeline that has to start again is empty.
+        PipelineError: If a function returns weights that are negative, NaN, all 0 or too few or
+            too many; or if a schedule's weights are 0 for all pipelines that haven't dropped out.
 
     State:
-        That of each pipeline, a count of items of each (`mix_counts` reads them),
-        and whether the end was reached, which have dropped out, or where proportions began.
+        The state of each pipeline, a count of items of each (`mix_counts` reads them), and one
+        of: whether the end was reached, which pipelines have dropped out, where proportions began.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
-        With `deterministic`, where all have it. Otherwise a `shard` behind it passes over
-        items of other ranks, and makes none of them, where all have it.
+        With `deterministic`, if all pipelines have it. Otherwise, if all have it, a `shard` after
+        it skips the items of other ranks without computing them.
 
     Rank-invariant:
-        Where all are.
+        If all pipelines are.
 
     Memory:
-        With `deterministic`, one pattern of as many ints as the common denominator, up to
+        With `deterministic`, one pattern of as many ints as the common denominator, at most
         65,536.
 
     Source:
@@ -237,18 +237,19 @@ def mix(
 
 
 def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) -> tuple[int, ...]:
-    """How many items each pipeline of a `mix` has given, as a state has it.
+    """Return how many items each pipeline of a `mix` has yielded, according to a state.
 
-    With a stage behind that holds a window, such as a shuffle with a buffer,
-    they are those where a resume reads on, behind what you have; a `shuffle` without
-    one keeps none. Put such a stage into each of the pipelines for exact counts.
+    If a stage after the mix holds a window, such as a shuffle with a buffer, the counts are those
+    at the position from which a resume re-reads, which is before the last item delivered. A
+    `shuffle` without a buffer keeps no counts. For exact counts, put such stages into each of the
+    mixed pipelines.
 
     Args:
-        pipeline: One that begins with `mix`.
-        state: One of its states, as a `State`, its JSON text or its dict.
+        pipeline: A pipeline that begins with `mix`.
+        state: One of its states, as a `State`, its JSON string or its dict.
 
     Raises:
-        ArgumentError: The pipeline doesn't begin with `mix`, or a stage keeps no counts.
+        ArgumentError: If the pipeline doesn't begin with `mix`, or a stage keeps no counts.
 
     >>> import lazyckpt as lz
     >>> both = lz.mix([lz.source(range(9)), lz.source(range(9))], [3, 1], deterministic=True)

@@ -1,4 +1,4 @@
-"""Pipelines chosen by another one: `multiplex`."""
+"""`multiplex`: pipelines chosen by a pipeline of indices."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def _controlled(control: Any, pipelines: tuple[Any, ...]) -> None:
     checks={"pipelines": several}, validate=_controlled, functions={"control": "control"}
 )
 def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machine[A]:
-    """For every index that `control` gives, the next item of that pipeline.
+    """For each index of `control`, yield the next item of the pipeline with that index.
 
     Args:
         control: A pipeline of ints in `[0, len(pipelines))`; the stream ends with it.
-        pipelines: One or more.
+        pipelines: One or more pipelines.
 
     Raises:
-        PipelineError: An index is out of range, negative or no int; or a pipeline is asked
-            for an item after its end.
+        PipelineError: If an index is out of range or not an int; or if a pipeline is chosen
+            after its end.
 
     State:
-        That of `control` and of each pipeline.
+        The state of `control` and of each pipeline.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
         No.
