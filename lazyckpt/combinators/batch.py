@@ -22,7 +22,7 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Listing, Stage
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 B = TypeVar("B")
 
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
@@ -55,7 +55,7 @@ def _typed(public: Any) -> _Batch:
 def _last(drop_last: bool, pad: Any, **_: Any) -> None:
     if drop_last and pad is not None:
         raise ArgumentError(
-            f"batch: a last batch is dropped or padded, not both; "
+            f"batch: a final batch is dropped or padded, not both; "
             f"got drop_last=True and pad={brief(pad)}"
         )
 

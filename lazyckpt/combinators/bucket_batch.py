@@ -26,7 +26,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Listing
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 
 
 def _size(value: Any) -> Any:
@@ -40,7 +40,7 @@ def _size(value: Any) -> Any:
 
 def _seeded(shuffle: bool, seed: int | None, **_: Any) -> None:
     if shuffle and seed is None:
-        raise ArgumentError("bucket_batch: a shuffle needs a seed; give one, or shuffle=False")
+        raise ArgumentError("bucket_batch: shuffle needs a seed; pass one, or shuffle=False")
 
 
 def _functions(batch_size: Any, **_: Any) -> dict[str, Role]:
@@ -157,7 +157,7 @@ def _longest_first(items: list[A], key: Callable[[A], Any] | None) -> list[A]:
                 bool(a < b)
             except (TypeError, ValueError) as error:
                 raise TypeError(
-                    f"bucket_batch: keys {brief(a)} and {brief(b)} don't compare"
+                    f"bucket_batch: keys {brief(a)} and {brief(b)} can't be compared"
                 ) from error
         raise
 

@@ -28,7 +28,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.pipeline import Listing
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 
 _BLOCK = 256  # items read between places to go on from, where none has to be given soon
 
@@ -63,8 +63,8 @@ def _fitting(boundaries: Any, batch_size: Any, drop_last: bool, max_wait: Any, *
         )
     if drop_last and max_wait is not None:
         raise ArgumentError(
-            f"bucket_by_boundaries: max_wait={max_wait} gives short batches, which "
-            "drop_last=True leaves out; take one of them"
+            f"bucket_by_boundaries: max_wait={max_wait} yields short batches, which "
+            "drop_last=True drops; use only one of them"
         )
 
 
@@ -142,7 +142,7 @@ def bucket_by_boundaries(
             if not is_raised_here(error):
                 raise
         raise TypeError(
-            f"bucket_by_boundaries: key must give a number, got {brief(size)} "
+            f"bucket_by_boundaries: key must return a number, got {brief(size)} "
             f"({type(size).__name__}) for {brief(item)}"
         )
 

@@ -106,7 +106,7 @@ def concat_then_split(
             cut = None
             if begin > size:
                 raise SourceChanged(
-                    f"concat_then_split: the state stands after token {begin} of a sequence "
+                    f"concat_then_split: the state is after token {begin} of a sequence "
                     f"that now has {size}"
                 )
             while begin < size:

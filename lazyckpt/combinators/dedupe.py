@@ -15,7 +15,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 
 
 @giving(Keeping)
@@ -66,7 +66,7 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
                 if not is_raised_here(error):
                     raise
                 raise TypeError(
-                    f"dedupe: key must give something with a hash, got {brief(found)} "
+                    f"dedupe: key must return a hashable value, got {brief(found)} "
                     f"({type(found).__name__})"
                 ) from error
             return last.add(found)
@@ -81,8 +81,8 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
                     newer = before.snapshot()
             if count < passed:
                 raise SourceChanged(
-                    f"dedupe: the state has read {passed} items since its place, "
-                    f"where there are {count}"
+                    f"dedupe: the state has read {passed} items since its anchor, "
+                    f"but now there are {count}"
                 )
             ready = True
             for item in stream:

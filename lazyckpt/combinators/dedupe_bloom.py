@@ -18,7 +18,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import PipelineError, SourceChanged
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 
 _NAME = "dedupe_bloom"
 
@@ -115,8 +115,8 @@ def dedupe_bloom(
             count = len([seen.add(key(item)) for item in islice(stream, passed)])
             if count < passed:
                 raise SourceChanged(
-                    f"{_NAME}: the state has read {passed} items since its place, "
-                    f"where there are {count}"
+                    f"{_NAME}: the state has read {passed} items since its anchor, "
+                    f"but now there are {count}"
                 )
             ready = True
             for item in stream:
@@ -166,8 +166,8 @@ class _Seen:
         self.total += 1
         if self.total > self._capacity:
             raise PipelineError(
-                f"{_NAME}: more than capacity={self._capacity:,} items are new; go on with "
-                "lazyckpt.rebase(state, pipeline) and a pipeline of more capacity"
+                f"{_NAME}: more than capacity={self._capacity:,} items are new; continue with "
+                "lazyckpt.rebase(state, pipeline) and a pipeline with more capacity"
             )
         self.hashes.append(value)
         return True

@@ -22,7 +22,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Numbering
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 B = TypeVar("B")
 
 _MASK = (1 << 64) - 1

@@ -57,7 +57,7 @@ def _range(value: Any) -> tuple[int, int]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise Unfit(_EXPECTED)
     if pair[1] is None:
-        raise Unfit(f"ranges that end: take({brief(pair[0])}) leaves out everything behind")
+        raise Unfit(f"ranges that end; take({brief(pair[0])}) drops everything from there on")
     if all(isinstance(each, State) for each in pair):
         found = _Between(map(_number, pair))
         found.states = tuple(pair)
@@ -67,7 +67,7 @@ def _range(value: Any) -> tuple[int, int]:
         raise Unfit(_EXPECTED)
     start, stop = found
     if not 0 <= start < stop <= MOST:
-        raise Unfit(f"ranges with 0 <= start < stop, which {(start, stop)} has not")
+        raise Unfit(f"ranges with 0 <= start < stop, not {(start, stop)}")
     return found if found.states else (start, stop)
 
 
@@ -75,9 +75,7 @@ def _number(state: State) -> int:
     """Return the number of items that the state's pipeline had yielded."""
     found = state.own_items
     if found is None:
-        raise Unfit(
-            "ranges of known numbers, without a state after rebase, of which only reading tells it"
-        )
+        raise Unfit("states with a known item number; a state after rebase may have none")
     return found
 
 
@@ -257,8 +255,8 @@ def _check_fit(upstream: Machine[Any], ranges: Spans) -> None:
     length = upstream.length
     if ranges and length is not None and ranges[-1][1] > length:
         raise ArgumentError(
-            f"exclude: {brief(ranges[-1])} is beyond the end, of {int(length):,} items an epoch; "
-            "numbers count in an epoch: put repeat() before it for those of the whole stream"
+            f"exclude: {brief(ranges[-1])} is beyond the end, of {int(length):,} items per epoch; "
+            "numbers count within an epoch; put repeat() before it to count the whole stream"
         )
     for between in ranges:
         if isinstance(between, _Between):
@@ -274,8 +272,8 @@ def _check_state(upstream: Machine[Any], number: int, state: State) -> None:
         raise _foreign(state) from None
     if epoch:
         raise ArgumentError(
-            f"exclude: the state after {state.items:,} items is in epoch {epoch}, and numbers "
-            "count in an epoch: put repeat() before it"
+            f"exclude: the state after {state.items:,} items is in epoch {epoch}, but numbers "
+            "count within an epoch; put repeat() before it"
         )
     if upstream.skip is not None:
         position, passed = upstream.skip(upstream.init(0), number)
@@ -285,6 +283,6 @@ def _check_state(upstream: Machine[Any], number: int, state: State) -> None:
 
 def _foreign(state: State) -> ArgumentError:
     return ArgumentError(
-        f"exclude: the state after {state.items:,} items is none of what comes before the stage; "
-        "pass states of the pipeline up to there"
+        f"exclude: the state after {state.items:,} items doesn't belong to the pipeline before "
+        "this stage; pass states of that pipeline"
     )

@@ -14,7 +14,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Stage, Unbatching
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 B = TypeVar("B")
 
 

@@ -15,7 +15,7 @@ from lazyckpt.core.user_state import Own, freeze, storable, thaw
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Pipeline
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 B = TypeVar("B")
 S = TypeVar("S")
 

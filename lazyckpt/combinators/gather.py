@@ -55,7 +55,7 @@ def gather(
     """
     length = upstream.length
     if upstream.skip is None or length is None:
-        raise ArgumentError("gather: what comes before it has no random access")
+        raise ArgumentError("gather: the pipeline before it has no random access")
     order = _Given(indices, length)
     return reordered("gather", upstream, len(indices), lambda epoch: order)
 

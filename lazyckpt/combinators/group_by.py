@@ -15,7 +15,7 @@ from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Grouping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 K = TypeVar("K")
 
 
@@ -112,4 +112,4 @@ def alike(stage: str, a: Any, b: Any) -> bool:
     except Exception as error:
         if isinstance(a, (tuple, list, dict, np.ndarray)):
             return same(a, b)
-        raise TypeError(f"{stage}: keys {brief(a)} and {brief(b)} don't compare") from error
+        raise TypeError(f"{stage}: keys {brief(a)} and {brief(b)} can't be compared") from error

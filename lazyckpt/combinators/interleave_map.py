@@ -14,7 +14,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import InvalidState, SourceChanged
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 B = TypeVar("B")
 
 _END: Any = object()
@@ -71,7 +71,7 @@ def interleave_map(
         within("interleave_map", given, block_length - 1)
         if len(places) != cycle_length:
             raise InvalidState(
-                f"interleave_map: {len(places)} places for cycle_length={cycle_length}"
+                f"interleave_map: {len(places)} positions for cycle_length={cycle_length}"
             )
         for place in places:
             if place != ():
@@ -94,7 +94,7 @@ def interleave_map(
             try:
                 return opened(fn(upstream.step(anchor)[1]), inside, epoch)
             except End:
-                raise SourceChanged("interleave_map: an input that was open is gone") from None
+                raise SourceChanged("interleave_map: an open input no longer exists") from None
 
         def items() -> Iterator[B]:
             nonlocal ended, turn, given

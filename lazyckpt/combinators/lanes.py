@@ -30,7 +30,7 @@ def _fitting(pipelines: tuple[Any, ...], num_shards: int, index: int) -> None:
     if num_shards > len(pipelines):
         raise ArgumentError(
             f"lanes: {len(pipelines)} lanes leave some of num_shards={num_shards} ranks without "
-            "one; make more, of less each"
+            "one; use more lanes, with less data each"
         )
 
 
@@ -39,9 +39,9 @@ def _rebased(
 ) -> Position:
     """Carry the position of each lane over to its new pipeline."""
     if before.known.get("num_shards") != num_shards:
-        raise Unfit("each rank has lanes of its own: lz.reshard deals them, from all ranks' states")
+        raise Unfit("each rank has its own lanes; use lz.reshard with the states of all ranks")
     if len(before.pipelines) != len(pipelines):
-        raise Unfit(f"of {len(before.pipelines)} lanes there are {len(pipelines)} now")
+        raise Unfit(f"there were {len(before.pipelines)} lanes, now there are {len(pipelines)}")
     places, *own = position
     return tuple(map(_carried, range(len(pipelines)), before.pipelines, pipelines, places)), *own
 
@@ -64,7 +64,9 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     for rank, (places, ended, _) in enumerate(positions):
         mine = range(rank, width, len(positions))
         if [number for number, place in enumerate(places) if place != ()] != [*mine]:
-            raise InvalidState(f"lanes: the state of rank {rank} has not the places of its lanes")
+            raise InvalidState(
+                f"lanes: the state of rank {rank} doesn't contain the positions of its lanes"
+            )
         for turn, number in enumerate(mine):
             lanes[number] = places[number], ended >> turn & 1
     dealt = []

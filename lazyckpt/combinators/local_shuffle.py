@@ -74,13 +74,13 @@ def local_shuffle(
     >>> list(lz.source(range(12)) | lz.local_shuffle(2, seed=0, block_size=3))
     [0, 2, 8, 1, 7, 6, 9, 5, 10, 4, 11, 3]
     """
-    remedy = "; put it before the stage that makes it so, or take block_shuffle"
+    remedy = "; put it before the stage that removes random access, or use block_shuffle"
     length = table_length("local_shuffle", upstream, remedy)
     blocks = upstream.view and upstream.view.block_starts
     if block_size is None and blocks is None:
         raise ArgumentError(
-            "local_shuffle: what comes before it doesn't say where its blocks begin; "
-            "give a block_size"
+            "local_shuffle: the pipeline before it doesn't record where its blocks begin; "
+            "pass block_size"
         )
 
     @lru_cache(maxsize=1)

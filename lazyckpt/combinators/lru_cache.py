@@ -54,7 +54,7 @@ def lru_cache(upstream: Machine[A], size: int) -> Machine[A]:
     """
     jump, view = upstream.skip, upstream.view
     if jump is None:
-        raise ArgumentError("lru_cache: what comes before it has no random access")
+        raise ArgumentError("lru_cache: the pipeline before it has no random access")
     if view is None:
         return stateless(
             upstream,

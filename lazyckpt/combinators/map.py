@@ -16,7 +16,7 @@ from lazyckpt.core.stages import applying, stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping, Stage
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 B = TypeVar("B")
 Ts = TypeVarTuple("Ts")
 
@@ -128,7 +128,7 @@ def _holding(count: int, made: Any) -> Any:
         for field in made.values() if isinstance(made, Mapping) else made:
             _holding(count, field)
     elif len(made) != count:
-        raise ValueError(f"map: a vectorized function got {count} items and gave {len(made)}")
+        raise ValueError(f"map: a vectorized function got {count} items and returned {len(made)}")
     return made
 
 

@@ -34,11 +34,11 @@ A = TypeVar("A")
 
 def _weighing(value: Any) -> Any:
     if isinstance(value, Schedule) and any(isinstance(each, int) for each in known_weights(value)):
-        raise Unfit("weights, and this schedule is one of lengths")
+        raise Unfit("weights; this schedule is one of lengths")
     if callable(value):
         return value
     if isinstance(value, Mapping):
-        raise Unfit("a sequence of numbers, or lz.schedule(...) of some that change")
+        raise Unfit("a sequence of numbers, or lz.schedule(...) if they change")
     is_empty = isinstance(value, Sized) and not len(value)  # too few, which `_fitting` says
     return () if is_empty else weights_of(value)
 
@@ -49,25 +49,27 @@ def _fitting(
     joined("mix", pipelines)
     if deterministic and not has_proportions(weights):
         raise ArgumentError(
-            "mix: deterministic=True wants fixed weights, or a schedule of weights that hold "
+            "mix: deterministic=True requires fixed weights, or a schedule of weights that hold "
             f"until the next, got {show(weights)}"
         )
     if deterministic and stop == DROPPING:
-        raise ArgumentError(f"mix: stop={stop!r} draws, and has no deterministic=True; give a seed")
+        raise ArgumentError(
+            f"mix: stop={stop!r} draws at random, so deterministic=True isn't possible; pass a seed"
+        )
     if not deterministic and seed is None:
-        raise ArgumentError("mix: seed must be given; only deterministic=True does without")
+        raise ArgumentError("mix: seed must be given, unless deterministic=True")
     rows = known_weights(weights)
     for row in rows:
         if len(row) != len(pipelines):
             raise ArgumentError(
-                f"mix: as many weights as pipelines are needed, got {len(row)} weights "
+                f"mix: expected one weight per pipeline, got {len(row)} weights "
                 f"for {len(pipelines)} pipelines"
             )
     for number, pipeline in enumerate(pipelines):
         used = not rows or any(row[number] for row in rows)
         if stop in RESTARTING and used and pipeline.machine.length == 0:
             raise ArgumentError(
-                f"mix: {named(number)} is empty and can't begin again, stop={stop!r}"
+                f"mix: {named(number)} is empty and can't start again, as stop={stop!r} requires"
             )
 
 
@@ -88,7 +90,7 @@ def _rebased(
     places, counts, ended = position
     kept = _kept(before.pipelines, pipelines, places)
     if not kept:
-        raise Unfit("none of its pipelines is left")
+        raise Unfit("none of its pipelines remains")
     one, place = next((number, place) for number, (_, place) in kept.items())
     epoch = pipelines[one].machine.epoch(place)
     if stop in RESTARTING:
@@ -130,7 +132,7 @@ def _kept(
             kept[number] = n, place
             left.remove(n)
     if refusal and left and len(kept) < len(forms):
-        raise Unfit(f"to begin it anew, rebase without it, and then with it; {refusal}")
+        raise Unfit(f"to start it from scratch, rebase without it, then with it; {refusal}")
     return kept
 
 
@@ -150,8 +152,8 @@ def _pairs(
         news = [n for n in wanted if new[n] == new[number]]
         if olds and len(olds) != len(news):
             raise Unfit(
-                f"{len(olds)} of its pipelines look like {named(number)}, and now {len(news)}: "
-                "which of them it is, a state knows only where source(data, name=...) says so"
+                f"{len(olds)} of its pipelines look like {named(number)}, and now {len(news)}; "
+                "a state can tell them apart only by source(data, name=...)"
             )
         pairs += [(number, olds[news.index(number)])] if olds else []
     return pairs
@@ -263,7 +265,7 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
         raise ArgumentError(f"mix_counts: the pipeline must begin with mix, got {brief(pipeline)}")
     for call, machine in zip(pipeline.calls, pipeline.machines, strict=True):
         if machine.rate.whole_epoch:
-            raise ArgumentError(f"mix_counts: {call!r} keeps no counts of what comes before it")
+            raise ArgumentError(f"mix_counts: {call!r} keeps no counts of the items before it")
     first = places(found.stages, found.position)[0]
     assert first.own is not None
     counts: tuple[int, ...] = first.own[0]

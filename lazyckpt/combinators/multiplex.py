@@ -62,15 +62,13 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
     def place(index: Any) -> int:
         if not is_integer(index) or not 0 <= index < count:
             raise PipelineError(
-                f"multiplex: control must give ints from 0 to {count - 1}, "
+                f"multiplex: control must yield ints from 0 to {count - 1}, "
                 f"got {brief(index)} ({type(index).__name__})"
             )
         return operator.index(index)
 
     def exhausted(number: int) -> PipelineError:
-        return PipelineError(
-            f"multiplex: {named(number)} has ended, and control asks for another item of it"
-        )
+        return PipelineError(f"multiplex: {named(number)} has ended, and control chooses it again")
 
     def step(position: Position) -> tuple[Position, A]:
         ((before, *states),) = position

@@ -39,7 +39,7 @@ _CHECKS = {
 def _fits(stage: str, length: Any, overflow: str, **_: Any) -> None:
     if overflow == "drop" and isinstance(length, Schedule):
         raise ArgumentError(
-            f'{stage}: overflow="drop" wants a fixed length, got {length!r}: what is too long '
+            f'{stage}: overflow="drop" requires a fixed length, got {length!r}: the limit '
             "would depend on the row; filter before it"
         )
 
@@ -61,7 +61,7 @@ def _rebased(
         if (size, most) != (length_after(before.name, length, count), num_bins):
             given, past = 0, [*past, (size, most, given)]
     if overflow == "drop" and any(length < was for was, _, _ in past):
-        raise Unfit("rows that are begun have sequences that are longer; change between epochs")
+        raise Unfit("open rows contain longer sequences; change the length between epochs")
     if isinstance(length, Schedule):
         return (count, given, *[size] * bool(given), *past)
     return (given, *past)

@@ -32,14 +32,14 @@ Part: TypeAlias = tuple[int, int, int]  # as of `PackingPlan.parts`
 
 
 _REMEDY = (
-    "; put it before the stage that makes it so, and leave documents that fail out of the "
-    'plan, for on_error="skip" would shift those behind them'
+    "; put it before the stage that removes random access, and leave documents that fail out of "
+    'the plan, because on_error="skip" would shift the documents after them'
 )
 
 
 def _plan(value: Any) -> PackingPlan:
     if not isinstance(value, PackingPlan):
-        raise Unfit("a PackingPlan, as plan_packing(lengths, length, seed=...) makes one")
+        raise Unfit("a PackingPlan from plan_packing(lengths, length, seed=...)")
     return value
 
 
@@ -120,8 +120,8 @@ def _row(plan: PackingPlan, pad: Pad | None, parts: list[Part], documents: list[
         size = size_of("pack_by_plan", document)
         if size != known:
             raise SourceChanged(
-                f"pack_by_plan: document {number} has {size} tokens, where the plan was made "
-                f"for {known}; make the plan anew"
+                f"pack_by_plan: document {number} has {size} tokens, but the plan was made "
+                f"for {known}; make a new plan"
             )
         if size > length:
             cut = cutting("pack_by_plan", document)
@@ -137,7 +137,7 @@ def _planned(
     count = table_length("pack_by_plan", upstream, _REMEDY)
     if count != len(plan.lengths):
         raise ArgumentError(
-            f"pack_by_plan: {count} documents, where the plan is of {len(plan.lengths)}"
+            f"pack_by_plan: {count} documents, but the plan is for {len(plan.lengths)}"
         )
     length, alone, view = len(plan), upstream.item, upstream.view
     assert alone is not None
@@ -189,6 +189,6 @@ def _planned(
     def fits(position: Position) -> None:
         found.check(position)
         if begun(upstream, position[0]):
-            raise InvalidState("pack_by_plan: a state whose epoch begins in its midst")
+            raise InvalidState("pack_by_plan: the state's epoch doesn't begin at its first item")
 
     return found._replace(check=fits)

@@ -140,7 +140,9 @@ class PackingPlan:
         except (ValueError, TypeError, KeyError, EOFError, Unfit, zipfile.BadZipFile) as error:
             raise ArgumentError(f"PackingPlan: {path} holds no plan: {error}") from error
         if not is_whole:
-            raise ArgumentError(f"PackingPlan: {path} isn't as it was written: make the plan anew")
+            raise ArgumentError(
+                f"PackingPlan: {path} has changed since it was written; make a new plan"
+            )
         return plan
 
     def _arrays(self) -> dict[str, Any]:
@@ -240,7 +242,7 @@ def _lengths(value: Any) -> NDArray[Any]:
         raise Unfit("a sequence or one-dimensional array of ints")
     if found.min() < 0:
         worst = int(np.flatnonzero(found < 0)[0])
-        raise Unfit(f"ints >= 0, and length {worst} is {found[worst]}")
+        raise Unfit(f"ints >= 0, but length {worst} is {found[worst]}")
     return found
 
 
@@ -256,7 +258,7 @@ def _sizes(lengths: NDArray[Any], length: int, overflow: Overflow) -> NDArray[np
         first = int(is_long.argmax())
         raise ArgumentError(
             f"plan_packing: document {first} has {sizes[first]} tokens, more than "
-            f'length={length}; say by overflow="split", "truncate" or "drop" what becomes of it'
+            f'length={length}; pass overflow="split", "truncate" or "drop"'
         )
     return sizes
 

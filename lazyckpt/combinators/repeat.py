@@ -145,7 +145,7 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
 
 
 def _empty(what: str) -> PipelineError:
-    return PipelineError(f"{what} to repeat for ever is empty")
+    return PipelineError(f"{what} to repeat forever is empty")
 
 
 def _repeated_access(upstream: Machine[A], count: int | None, what: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from lazyckpt.errors import ArgumentError
 
 A = TypeVar("A")
 
-_REMEDY = "; put it before the stage that makes it so"
+_REMEDY = "; put it before the stage that removes random access"
 _FINEST = 53  # bits of a float's mantissa
 
 
@@ -49,7 +49,7 @@ def _labels(value: Any) -> Any:
     value = as_column(value)
     is_array = isinstance(value, np.ndarray) and value.ndim == 1
     if not is_array and not isinstance(value, (list, tuple, range)):
-        raise Unfit("a list, tuple, series or one-dimensional array of labels, one for each item")
+        raise Unfit("a list, tuple, series or one-dimensional array of labels, one per item")
     return value
 
 
@@ -123,7 +123,7 @@ def sample(
     most = int(np.count_nonzero(chosen))
     if num_samples is not None and num_samples > most:
         raise ArgumentError(
-            f"sample: num_samples={num_samples} without replacement, of {most} items with a "
+            f"sample: num_samples={num_samples} without replacement, but only {most} items have a "
             "weight above 0"
         )
 
@@ -275,7 +275,7 @@ def _codes(name: str, labels: Any) -> NDArray[np.int64]:
     try:
         found = [numbers.setdefault(label, len(numbers)) for label in labels]
     except TypeError as error:
-        raise ArgumentError(f"{name}: labels must have a hash: {error}") from error
+        raise ArgumentError(f"{name}: labels must be hashable: {error}") from error
     return np.array(found, np.int64)
 
 

@@ -12,7 +12,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.core.user_state import copied, freeze, storable, thaw
 from lazyckpt.decorators import combinator
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 B = TypeVar("B")
 S = TypeVar("S")
 

@@ -138,7 +138,7 @@ def schedule(
         return Schedule((), None, name, points)
     if name is not None:
         raise ArgumentError(
-            f"schedule: name={name!r} is for a function; values by numbers of items are "
+            f"schedule: name={name!r} is for a function; values by number of items are "
             "compared by value"
         )
     found = checked("schedule", "points", points, _points)
@@ -164,7 +164,7 @@ def row_length(value: Any) -> Any:
         for _, length in value.points:
             positive(length)
     except Unfit as unfit:
-        raise Unfit(f"{unfit}, or lz.schedule(...) of some") from None
+        raise Unfit(f"{unfit}, or lz.schedule(...) of such") from None
     return value
 
 
@@ -172,7 +172,7 @@ def _points_or_function(value: Any) -> Any:
     try:
         return function(value)
     except Unfit:
-        raise Unfit("a dict of weights or lengths by numbers of items, or a function") from None
+        raise Unfit("a dict of weights or lengths by number of items, or a function") from None
 
 
 def _points(value: Mapping[Any, Any]) -> tuple[tuple[int, Any], ...]:
@@ -185,11 +185,11 @@ def _points(value: Mapping[Any, Any]) -> tuple[tuple[int, Any], ...]:
         points.append(found)
     points.sort(key=lambda point: point[0])
     if not points or points[0][0]:
-        raise Unfit("weights or lengths by numbers of items, with those for 0 among them")
+        raise Unfit("weights or lengths by number of items, including 0 items")
     weights = [each for _, each in points if isinstance(each, tuple)]
     sizes = {len(each) for each in weights}
     if len(sizes) > 1:
-        raise Unfit(f"as many weights for each number of items, not {sorted(sizes)}")
+        raise Unfit(f"the same number of weights for each number of items, not {sorted(sizes)}")
     if weights and len(weights) < len(points):
-        raise Unfit("weights for each number of items, or a length for each")
+        raise Unfit("only weights, or only lengths")
     return tuple(points)

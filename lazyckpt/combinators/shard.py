@@ -33,7 +33,7 @@ def _fitting(num_shards: int, index: int, remainder: Remainder, pad: Any, **_: A
     check_index("shard", num_shards, index)
     if pad is not None and remainder != "pad":
         raise ArgumentError(
-            f'shard: pad={brief(pad)} wants remainder="pad", got remainder={remainder!r}'
+            f'shard: pad={brief(pad)} requires remainder="pad", got remainder={remainder!r}'
         )
 
 

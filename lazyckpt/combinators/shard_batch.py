@@ -15,7 +15,7 @@ from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 
 
 @giving(Keeping)
@@ -71,7 +71,7 @@ def shard_batch(
         is_number = isinstance(found, Real) and not isinstance(found, bool)
         if not is_number or not found >= 0:
             raise TypeError(
-                f"shard_batch: key must give a number >= 0, got {brief(found)} "
+                f"shard_batch: key must return a number >= 0, got {brief(found)} "
                 f"({type(found).__name__}) for {brief(item)}"
             )
         return float(found)

@@ -65,7 +65,7 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
 
 
 def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
-    remedy = "; give a buffer_size, or put it before the stage that makes it so"
+    remedy = "; pass buffer_size, or put it before the stage that removes random access"
     length = table_length("shuffle", upstream, remedy)
 
     @lru_cache(maxsize=2)

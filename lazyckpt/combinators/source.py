@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 _END: Any = object()
-_OTHER = "isn't the file that the state knows: its name, size or checksum differs"
-_NOT_FIRST = "the files that the state knows aren't the first ones of these"
-_OTHERS = "these data can't be compared with those that the state knows"
+_OTHER = "isn't the file recorded in the state: its name, size or checksum differs"
+_NOT_FIRST = "the files recorded in the state aren't the first ones of these"
+_OTHERS = "these data can't be compared with those recorded in the state"
 
 
 class Indexable(Protocol[T]):
@@ -72,7 +72,7 @@ def _first(known: Mapping[str, Any], length: int) -> int:
     if not isinstance(before, int):
         raise Unfit(_OTHERS)
     if before > length:
-        raise Unfit(f"items may be appended, and none taken away; pass {before:,} or more")
+        raise Unfit(f"items may be appended but not removed; pass {before:,} or more")
     return before
 
 
@@ -141,8 +141,8 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         )
     if _is_one_shot(data):
         raise ArgumentError(
-            f"source: data must be readable again, got the one-shot iterator {brief(data)}; "
-            "pass what it came from, or an object whose __iter__ opens it anew"
+            f"source: data must be iterable repeatedly, got the one-shot iterator {brief(data)}; "
+            "pass the object it came from, or one whose __iter__ opens it again"
         )
     return iterated("source", cast(Iterable[T], data))
 
@@ -195,7 +195,7 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     table = {name: read_only(_column(name, values)) for name, values in arrays.items()}
     lengths: dict[str, int] = toolz.valmap(len, table)
     if len(set(lengths.values())) != 1:
-        raise ArgumentError(f"columns: all must have one length, got {lengths}")
+        raise ArgumentError(f"columns: all must have the same length, got {lengths}")
     length = toolz.first(lengths.values())
     pairs = tuple(table.items())
 
@@ -218,7 +218,7 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
     except (TypeError, RuntimeError) as error:  # a tensor's refusal
         raise ArgumentError(
             f"columns: {name} can't be made a NumPy array: {error}; "
-            "pass .detach().cpu() of a tensor, and .float() of it where NumPy lacks its type"
+            "for a tensor pass .detach().cpu(), and .float() if NumPy lacks its type"
         ) from error
     if not column.ndim:
         kind = type(values).__name__
@@ -226,7 +226,7 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
             f"columns: {name} must be an array, got {name}={brief(values)} ({kind})"
         )
     if isinstance(values, np.ma.MaskedArray):
-        raise ArgumentError(f"columns: {name} has a mask, and rows have none; pass .filled(value)")
+        raise ArgumentError(f"columns: {name} is masked, but rows can't be; pass .filled(value)")
     return column if hasattr(values, "dtype") else _as_given(name, values, column)
 
 
@@ -252,8 +252,8 @@ def _as_given(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarra
     for kept, value in zip(column.ravel().tolist(), flat, strict=True):
         if (kept != value and value == value) or (is_odd and type(kept) is not type(value)):
             raise ArgumentError(
-                f"columns: {name} would have {brief(kept)} in place of {brief(value)} "
-                f"({type(value).__name__}); pass numpy.array(values, object) for values as they are"
+                f"columns: {name} would contain {brief(kept)} instead of {brief(value)} "
+                f"({type(value).__name__}); to keep values, pass numpy.array(values, object)"
             )
     return column
 
@@ -266,7 +266,7 @@ def _length(data: Sized) -> int:
             raise
         raise ArgumentError(
             f"source: data must have at most {sys.maxsize:,} items, got {brief(data)} "
-            f"({type(data).__name__}); count() has no end"
+            f"({type(data).__name__}); use count() for an endless source"
         ) from None
 
 
@@ -316,7 +316,7 @@ def _remedy(data: Any) -> str:
         if kind in _READABLE:
             return _READABLE[kind]
     if data is None:
-        return "did a function that makes it return nothing? pass a list, an array or a data set"
+        return "does a function that makes it lack a return? pass a list, an array or a dataset"
     if isinstance(data, Chain):
         return "it is a pipeline already" if data.calls[0].combinator.is_source else "a stage"
     if isinstance(data, Mapping):
@@ -324,13 +324,13 @@ def _remedy(data: Any) -> str:
     if isinstance(data, MappingView):
         return "pass list(data)"
     if isinstance(data, Set):
-        return "a set has no order that lasts; pass sorted(data)"
+        return "a set has no stable order; pass sorted(data)"
     if isinstance(data, str):
-        return "pass [data] for one text, list(data) for its characters, open files in flat_map"
+        return "pass [data] for one string, list(data) for its characters; open files in flat_map"
     if isinstance(data, PathLike):
         return "open files in flat_map"
     if callable(data):
-        return "write from_generator(made) for a generator function made"
+        return "use from_generator(fn) for a generator function fn"
     return "pass a list of it"
 
 
@@ -348,7 +348,7 @@ def iterated(name: str, data: Iterable[T]) -> Machine[T]:
             passed = sum(1 for _ in islice(stream, index))
             if passed < index:
                 raise SourceChanged(
-                    f"{name}: the state stands after item {index} of {brief(data)}, "
+                    f"{name}: the state is after item {index} of {brief(data)}, "
                     f"which now has {passed} items"
                 )
             reached = taken
@@ -373,13 +373,13 @@ def _beginning(data: Iterable[T]) -> Callable[[], Iterator[T]]:
             yield item
             if reader is not me:
                 raise SourceChanged(
-                    f"source: {brief(data)} was begun anew while it was read: its __iter__ "
-                    "returns itself, which only one can read at a time; return a new iterator"
+                    f"source: {brief(data)} was iterated again while it was read: its __iter__ "
+                    "returns itself, so it allows one reader at a time; return a new iterator"
                 )
         if is_empty and had_items:
             raise SourceChanged(
-                f"source: {brief(data)} gave items before and gives none now: its __iter__ "
-                "returns itself and must rewind; return a new iterator"
+                f"source: {brief(data)} yielded items before and yields none now: its __iter__ "
+                "returns itself without rewinding; return a new iterator"
             )
 
     def begin() -> Iterator[T]:

@@ -35,7 +35,7 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 
 _CHUNK = 1 << 20  # indices hashed at once
 _NEAR = 1e-9  # how far fractions may be from a sum of 1
@@ -80,7 +80,7 @@ def _key(value: Any) -> Any:
     if isinstance(column, np.ndarray) and column.ndim == 1:
         column = column.tolist()
     if not isinstance(column, (list, tuple, range)):
-        raise Unfit("a function, or a sequence of keys, one for each item")
+        raise Unfit("a function, or a sequence of keys, one per item")
     return Keys(column)
 
 
@@ -93,7 +93,7 @@ def _as_it_was(known: Mapping[str, Any], key: Any, **_: Any) -> dict[str, Any]:
         raise Unfit("key decides the order")
     first = Keys(key.values[: int(told["Keys"].split()[0])])
     if first.digest != told["Keys"]:
-        raise Unfit("the keys that the state knows aren't the first ones of these")
+        raise Unfit("the keys recorded in the state aren't the first ones of these")
     return {"key": first}
 
 
@@ -171,7 +171,7 @@ def hash_range(
             ),
         )
     length = table_length(
-        "hash_range", upstream, ", so that items have no number; give `key` as a function"
+        "hash_range", upstream, ", so items have no number; pass `key` as a function"
     )
     keys: Any = key  # or what the check has made of a sequence
     if keys is not None and len(keys.values) != length:
@@ -202,9 +202,9 @@ def _fractions(value: Any) -> list[float]:
     try:
         found = [_unit(each) for each in value]
     except (TypeError, Unfit):
-        raise Unfit("numbers from 0 to 1, as a list or a dict of them") from None
+        raise Unfit("numbers from 0 to 1, as a list or a dict") from None
     if not found or math.fsum(found) > 1 + _NEAR:
-        raise Unfit("at least one number, of a sum of at most 1")
+        raise Unfit("at least one number, with a sum of at most 1")
     return found
 
 

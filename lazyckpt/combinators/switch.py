@@ -62,7 +62,9 @@ def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
                 f"case: a selector must be an int, got {brief(item)} ({type(item).__name__})"
             )
         if not 0 <= item < len(pipelines):
-            raise ValueError(f"case: selector {item} is not within {len(pipelines)} pipelines")
+            raise ValueError(
+                f"case: selector {item} is out of range for {len(pipelines)} pipelines"
+            )
         return int(item)
 
     return _picking(selector, pipelines, chosen)
@@ -114,7 +116,7 @@ def _picked(name: str, selector: Any, *pipelines: Any) -> None:
         if not isinstance(pipeline, Pipeline):
             raise ArgumentError(
                 f"{name}: every argument must be a pipeline, got {brief(pipeline)} "
-                f"({type(pipeline).__name__}); source(...) makes one of data"
+                f"({type(pipeline).__name__}); wrap data in source(...)"
             )
 
 

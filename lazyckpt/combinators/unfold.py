@@ -136,7 +136,7 @@ class _Called(Iterable[T]):
         found = self._fn(*self._args)
         if not isinstance(found, Iterable):
             raise TypeError(
-                f"from_generator: {self!r} must give an iterable, got {brief(found)} "
+                f"from_generator: {self!r} must return an iterable, got {brief(found)} "
                 f"({type(found).__name__})"
             )
         return iter(found)

@@ -95,7 +95,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
     machines: list[Machine[Any]] = [pipeline.machine for pipeline in pipelines]
     lengths = [each.length for each in machines]
     if strict and len(set(lengths) - {None}) > 1:
-        raise ArgumentError(f"zip: strict=True wants pipelines of one length, got {lengths}")
+        raise ArgumentError(f"zip: strict=True requires pipelines of one length, got {lengths}")
 
     def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
         states, ended = position

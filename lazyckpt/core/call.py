@@ -404,5 +404,5 @@ def runnable(stage: str, value: Any) -> Any:
         return value
     remedy = "; write source(data) | ..." if isinstance(value, Chain) else ""
     if hasattr(type(value), "__getitem__") and not isinstance(value, (Chain, str)):
-        remedy = "; source(...) makes one of data"
+        remedy = "; wrap data in source(...)"
     raise ArgumentError(f"{stage}: pipeline must be a Pipeline, got {brief(value)}{remedy}")

@@ -343,10 +343,10 @@ def test_bad_joins(join: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("data", "remedy"),
     [
-        (iter([1]), "an object whose __iter__ opens it anew"),
-        ((x for x in [1]), "an object whose __iter__ opens it anew"),
-        (map(len, ["a"]), "pass what it came from"),
-        (zip([1], [2], strict=True), "pass what it came from"),
+        (iter([1]), "or one whose __iter__ opens it again"),
+        ((x for x in [1]), "or one whose __iter__ opens it again"),
+        (map(len, ["a"]), "pass the object it came from"),
+        (zip([1], [2], strict=True), "pass the object it came from"),
         ({"a": [1]}, "columns(**data)"),
         ({1, 2}, "sorted(data)"),
         (frozenset([1]), "sorted(data)"),

@@ -30,7 +30,7 @@ def test_a_length_at_a_boundary_is_in_the_upper_bucket() -> None:
 
 @pytest.mark.parametrize("length", [None, "a", float("nan"), np.zeros(2)])
 def test_a_length_must_be_a_number(length: Any) -> None:
-    with pytest.raises(TypeError, match="key must give a number, got"):
+    with pytest.raises(TypeError, match="key must return a number, got"):
         list([1] | lz.bucket_by_boundaries([3], 2, key=lambda x: length))
 
 

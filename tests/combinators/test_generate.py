@@ -147,7 +147,7 @@ def test_a_generator_function_is_called_for_each_epoch() -> None:
 
 
 def test_what_a_generator_function_must_give() -> None:
-    with pytest.raises(TypeError, match=r"from_generator: abs\(3\) must give an iterable, got 3"):
+    with pytest.raises(TypeError, match=r"from_generator: abs\(3\) must return an iterable, got 3"):
         list(lz.from_generator(abs, 3))
     given = [1, 2, 3]
     pipeline = lz.from_generator(lambda: given)

@@ -151,7 +151,7 @@ def test_what_lanes_refuse() -> None:
         lz.run(lz.lanes(LANES, num_shards=3, index=0), two)
     with pytest.raises(lz.StateMismatch, match=r"num_shards=3\) -> lanes\(num_shards=2"):
         lz.run(lz.lanes(LANES, num_shards=2, index=0), one)
-    with pytest.raises(lz.StateMismatch, match=r"lz\.reshard deals them, from all ranks' states"):
+    with pytest.raises(lz.StateMismatch, match=r"use lz\.reshard with the states of all ranks"):
         lz.rebase(one, lz.lanes(LANES, num_shards=2, index=0))
     for position in (
         *((0, 0), ((), 0, 0), 3, None, (3, 0, 0), (((0, 1),), 0, 0, 0)),

@@ -105,9 +105,7 @@ class Bins:
     def after(self, given: int) -> list[list[Any]]:
         """The rows after so many."""
         if given >= max(1, len(self.rows)):
-            raise SourceChanged(
-                f"{self.name}: the state stands after row {given} of {len(self.rows)}"
-            )
+            raise SourceChanged(f"{self.name}: the state is after row {given} of {len(self.rows)}")
         return self.rows[given:]
 
 

@@ -142,8 +142,8 @@ class BlockFolder:
 
     def _error(self, digest: int, what: str) -> InvalidState:
         return InvalidState(
-            f"{self._stage}: what was seen before the state is in {self._file(digest)}, which "
-            f"{what}: copy it from where the state was saved, or begin anew"
+            f"{self._stage}: the keys seen before the state are in {self._file(digest)}, which "
+            f"{what}: copy it from the machine that saved the state, or start again"
         )
 
 

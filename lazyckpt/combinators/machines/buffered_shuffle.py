@@ -150,7 +150,7 @@ def _check_reached(given: int, length: int) -> None:
     """Raise `SourceChanged` if there are fewer items than have been given."""
     if given > length:
         raise SourceChanged(
-            f"shuffle: the state stands after item {given} of what now has {length}"
+            f"shuffle: the state is after item {given} of a buffer that now has {length}"
         )
 
 

@@ -15,7 +15,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import Pipeline
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
 B = TypeVar("B")
 
 
@@ -98,9 +98,7 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
             return anchored(inner, start)
     within("flat_map", inside)
     if isinstance(expansion, Set) and not isinstance(expansion, MappingView):
-        raise TypeError(
-            f"a set has no order that lasts, give sorted(...) of it: {brief(expansion)}"
-        )
+        raise TypeError(f"a set has no stable order; return sorted(...) of it: {brief(expansion)}")
     if type(expansion) is list and inside <= len(expansion):
         items = iterate(expansion, inside)
         reached: Callable[[], int] = lambda: len(expansion) - remaining(items)  # noqa: E731
@@ -112,7 +110,7 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     passed = sum(1 for _ in islice(stream, inside)) if inside else 0
     if passed < inside:
         raise SourceChanged(
-            f"the state stands after item {inside} of an expansion that now has {passed}"
+            f"the state is after item {inside} of an expansion that now has {passed}"
         )
     return _counting(stream, taken, passed)
 

@@ -132,8 +132,8 @@ def _watching(data: Sized, length: int) -> Callable[[], None]:
     def look() -> None:
         if len(data) != length:
             raise SourceChanged(
-                f"source: its data had {length:,} items when the pipeline was made and has "
-                f"{len(data):,} now; make the pipeline anew"
+                f"source: the data had {length:,} items when the pipeline was built and have "
+                f"{len(data):,} now; build the pipeline again"
             )
 
     return look

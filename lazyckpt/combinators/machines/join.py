@@ -17,7 +17,7 @@ def joined(name: str, pipelines: tuple[Any, ...]) -> None:
         if not isinstance(pipeline, Pipeline):
             raise ArgumentError(
                 f"{name}: argument {number + 1} must be a pipeline, got {brief(pipeline)} "
-                f"({type(pipeline).__name__}); source(...) makes one of data"
+                f"({type(pipeline).__name__}); wrap data in source(...)"
             )
 
 

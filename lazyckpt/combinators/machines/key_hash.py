@@ -20,7 +20,7 @@ def key_hash(stage: str, argument: str, value: Any) -> int:
         told = b"i%d" % int(value)
     else:
         raise TypeError(
-            f"{stage}: {argument} must give a str, bytes or an int, got {brief(value)} "
+            f"{stage}: {argument} must return a str, bytes or an int, got {brief(value)} "
             f"({type(value).__name__})"
         )
     return int.from_bytes(blake2b(told, digest_size=8).digest(), "little")

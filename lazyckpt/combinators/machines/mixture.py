@@ -146,7 +146,7 @@ class Mixture(Generic[A]):
         most = (1 << len(self.machines)) - 1 if self.drops else 1
         within("mix", ended, 2 * sum(given) + 1 if self.proportions is not None else most)
         if len(own) < len(self.machines) or not self.fits(given, ended):
-            raise InvalidState(f"mix: counts {brief(counts)} are none of these weights")
+            raise InvalidState(f"mix: counts {brief(counts)} can't result from these weights")
 
     def fits(self, counts: Sequence[int], ended: int) -> bool:
         """Whether so many items can have come of each."""
@@ -230,7 +230,7 @@ class Mixture(Generic[A]):
         width = len(self.machines)
         before, gone, begin = list(counts[:width]), counts[width:], sum(counts)
         if self.stop == "all_exhausted" and not self.is_over(ended) and self.is_last(-1, places):
-            raise InvalidState("mix: a state in which all have ended, and the stream has not")
+            raise InvalidState("mix: in the state all pipelines have ended, but the stream has not")
         machines = [
             (self.machines if self.is_first(number, place) else self.again)[number]
             for number, place in enumerate(places)

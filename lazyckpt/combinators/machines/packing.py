@@ -124,7 +124,7 @@ def recounted(own: Sequence[Any], before: Entry, length: int | Schedule[int]) ->
         return own
     if isinstance(length, Schedule):
         raise Unfit(
-            "its rows were not counted, so nobody knows where it stands in a schedule; give an int"
+            "its rows were not counted, so its position in a schedule is unknown; pass an int"
         )
     return (0, *own)
 

@@ -93,7 +93,7 @@ def weights_of(value: Any) -> Weights:
     """Weights whose sum is finite, of ints where they are whole; `Unfit` if some are none."""
     found = weighing(value)
     if math.isinf(sum(map(float, found))):
-        raise Unfit("finite numbers >= 0 of a finite sum")
+        raise Unfit("finite numbers >= 0 with a finite sum")
     return found
 
 
@@ -157,7 +157,7 @@ def _scheduled(schedule: Scheduled, width: int, key: int, dropped: int, t: int) 
     if not any(left):
         raise PipelineError(
             f"mix: weights({t}) must be above 0 for a pipeline that has not ended, "
-            f"got {brief(value)}; give those that may be left a weight above 0"
+            f"got {brief(value)}; pass a weight above 0 for pipelines that may be left"
         )
     return _drawn(_bounds(left), key, t)
 

@@ -54,7 +54,7 @@ def table_length(name: str, upstream: Machine[Any], remedy: str) -> int:
     length = upstream.length
     if upstream.skip is None or not isinstance(length, int):
         why = "is endless" if length == math.inf else "has no random access"
-        raise ArgumentError(f"{name}: what comes before it {why}{remedy}")
+        raise ArgumentError(f"{name}: the pipeline before it {why}{remedy}")
     return length
 
 
@@ -129,6 +129,6 @@ def reordered(
     def fits(position: Position) -> None:
         made.check(position)
         if begun(upstream, position[0]):
-            raise InvalidState(f"{name}: a state whose epoch begins in its midst")
+            raise InvalidState(f"{name}: the state's epoch doesn't begin at its first item")
 
     return made._replace(check=fits)

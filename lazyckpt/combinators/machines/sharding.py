@@ -151,8 +151,8 @@ def contiguous_part(
     if jump is None or not isinstance(length, int):
         why = "is endless" if length == math.inf else "has no random access"
         raise ArgumentError(
-            f"shard: contiguous=True, and what comes before it {why}; "
-            "put it before the stage that makes it so"
+            f"shard: contiguous=True, and the pipeline before it {why}; "
+            "put it before the stage that removes random access"
         )
     base, extra = divmod(length, num_shards)
     size = share_of(length, num_shards, index, remainder)

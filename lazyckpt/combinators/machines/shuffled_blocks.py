@@ -119,5 +119,5 @@ def _rearranged(items: list[Any], order: NDArray[np.integer[Any]]) -> list[Any]:
 
 def _shrunk(name: str, what: str, given: int, found: int) -> SourceChanged:
     return SourceChanged(
-        f"{name}: the state stands after {what} {given} of a window that now has {found}"
+        f"{name}: the state is after {what} {given} of a window that now has {found}"
     )

@@ -30,7 +30,7 @@ def token_count(stage: str, size: Any, item: Any) -> int:
     """How many tokens an item has, as a user's function has it; a `TypeError` for what is none."""
     if not is_integer(size) or size < 0:
         raise TypeError(
-            f"{stage}: key must give an int >= 0, got {brief(size)} ({type(size).__name__}) "
+            f"{stage}: key must return an int >= 0, got {brief(size)} ({type(size).__name__}) "
             f"for {brief(item)}"
         )
     return int(size)
@@ -76,7 +76,7 @@ def size_of(stage: str, item: Any) -> int:
     if len(set(sizes.values())) > 1:
         raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
     if taken := [name for name in _OURS if name in fields]:
-        raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
+        raise ValueError(f"{stage}: a feature has the reserved name {taken[0]!r}")
     return next(iter(sizes.values()))
 
 
@@ -119,7 +119,7 @@ def cut_to_fit(stage: str, item: Any, size: int, length: int, overflow: Overflow
         raise ValueError(
             f"{stage}: a sequence of {size} tokens is longer than length={length}: "
             f"{brief(shown)}; "
-            'say by overflow="split", "truncate" or "drop" what becomes of it'
+            'pass overflow="split", "truncate" or "drop"'
         )
     kept = {"split": size, "truncate": length, "drop": 0}[overflow]
     cut = cutting(stage, item)
@@ -143,7 +143,7 @@ REPADDED = Elastic(changes={"pad": "blind"})  # of what changes no row but in wh
 def padding(value: Any) -> dict[str, Any]:
     """A dict of numbers by features."""
     if not isinstance(value, Mapping) or not all(map(_is_padding, value.items())):
-        raise Unfit('a dict of numbers by features, such as {"labels": -100}')
+        raise Unfit('a dict of numbers by feature, such as {"labels": -100}')
     return dict(value)
 
 
@@ -163,7 +163,7 @@ def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
                 f"{stage}: an item has features {list(part)}, others have {list(first)}"
             )
     if unknown := [name for name in pad or () if name not in first]:
-        raise ValueError(f"{stage}: pad names {unknown[0]!r}, and an item has {list(first)}")
+        raise ValueError(f"{stage}: pad has {unknown[0]!r}, but an item has {list(first)}")
     columns = {name: [part[name] for part in parts] for name in first}
     sizes = [len(each) for each in toolz.first(columns.values())]
     full = sum(sizes)
@@ -184,8 +184,8 @@ def _as_type(stage: str, name: str, number: Any, dtype: np.dtype[Any]) -> Any:
     found = np.asarray(number).astype(dtype)
     if dtype.kind in "biu" and found != number:
         raise ValueError(
-            f"{stage}: pad={{{name!r}: {number}}} is no {dtype}, which {name} is of; "
-            f"give {name} another type, such as int64"
+            f"{stage}: pad={{{name!r}: {number}}} is not a valid {dtype}, the type of {name}; "
+            f"convert {name} to a different type, such as int64"
         )
     return found
 
