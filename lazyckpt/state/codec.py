@@ -1,6 +1,6 @@
-"""States as JSON values and back, and whose part of a position is whose, by entries alone.
+"""States as JSON values and back, and the division of a position among stages.
 
-What isn't a state is an `InvalidState`, and executes nothing.
+Malformed states raise `InvalidState`; nothing in them is ever executed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _LONGEST_NAME = 40  # of a tracked run
 
 
 class Rebased(NamedTuple):
-    """That a state was carried over to its pipeline: after how many items, and where that is in it.
+    """Records that a state was carried over to its pipeline.
 
-    - `items`: how many items had been delivered then
-    - `own`: how many items this pipeline gives from its beginning up to there;
-      None where only reading tells
+    - `items`: number of items delivered by then
+    - `own`: number of items that the new pipeline would have yielded by then; None if that can't
+      be known without reading the data
     """
 
     items: int
@@ -53,7 +53,7 @@ class Rebased(NamedTuple):
 
 
 def parsed(text: str | bytes) -> Any:
-    """JSON of a bounded length, without what isn't plain JSON; a `ValueError` for anything else."""
+    """Parse JSON of bounded length; raise a `ValueError` for anything that isn't plain JSON."""
     if len(text) > LONGEST:
         raise ValueError(f"{len(text):,} characters are no state")
     return json.loads(
@@ -62,12 +62,12 @@ def parsed(text: str | bytes) -> Any:
 
 
 def checksum(text: str) -> str:
-    """That of the JSON text of a state without it."""
+    """Return the checksum of a state's JSON, which is written without it."""
     return zlib.crc32(text.encode()).to_bytes(4, "big").hex()
 
 
 def is_whole(text: str | bytes) -> bool:
-    """Whether a text ends with its own checksum, as it was written."""
+    """Return whether a string ends with its own checksum, as it was written."""
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
     head, mark, check = text.rpartition(b',"check":"')
@@ -75,20 +75,19 @@ def is_whole(text: str | bytes) -> bool:
 
 
 def joined(fields: Mapping[str, str]) -> str:
-    """The JSON object of these fields."""
+    """Return the JSON object of these fields."""
     return "{" + ",".join([f'"{name}":{text}' for name, text in fields.items()]) + "}"
 
 
 def encode_stages(entries: Entries, position: Position) -> str:
-    """A JSON list `[name, arguments]` for each stage.
+    """Encode stages as a JSON list with one `[name, arguments]` per stage.
 
-    Behind these its own place, if it has one, and the pipelines that it joins.
+    These are followed by the stage's own position, if it has one, and the pipelines that it joins.
     """
     return f"[{','.join(map(encode_stage, entries, places(entries, position)))}]"
 
 
 def encode_stage(entry: Entry, part: Place) -> str:
-    """One of them."""
     found = f"[{encode_basestring_ascii(entry.name)},{entry.arguments}"
     if entry.owns:
         found += f",{'null' if part.own is None else written(part.own)}"
@@ -99,7 +98,7 @@ def encode_stage(entry: Entry, part: Place) -> str:
 
 
 def decode_stages(found: Any) -> tuple[Entries, Position]:
-    """What `encode_stages` made: entries, and the position."""
+    """Decode the result of `encode_stages`: return entries, and the position."""
     if not isinstance(found, list) or not found:
         raise InvalidState(f"no stages of a pipeline: {brief(found)}")
     pairs = [_decode_stage(stage, number == 0) for number, stage in enumerate(found)]
@@ -158,11 +157,11 @@ def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def content_of(found: Any, is_checked: bool) -> tuple[Content, Tracking | None]:
-    """What the fields of a state say; `InvalidState` for those of anything else.
+    """Check the fields of a state; raise `InvalidState` if they are not one.
 
     Args:
-        found: The dict of a state, where it is one.
-        is_checked: Whether its checksum was found to be right.
+        found: The dict of a state, if it is one.
+        is_checked: Whether its checksum was already verified.
     """
     if not isinstance(found, Mapping) or "lazyckpt" not in found:
         raise InvalidState(f"not a lazyckpt state: {brief(found)}")
@@ -194,7 +193,7 @@ def _check_version(version: Any) -> None:
 
 
 def _body(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a state but its checksum, those that are texts as what they say."""
+    """Return the fields of a state except its checksum, with the strings of a flat one parsed."""
     body = {
         name: parsed(value) if isinstance(value, str) else value
         for name, value in found.items()
@@ -261,7 +260,7 @@ def _tracking(found: Any) -> Tracking:
 
 
 def _are_ranges(found: Any) -> bool:
-    """Whether these are ranges with gaps between them, in order."""
+    """Return whether these are ordered ranges with gaps between them."""
     if type(found) is not tuple or not all(type(r) is tuple and len(r) == 2 for r in found):
         return False
     edges = [*chain.from_iterable(found)]
@@ -271,8 +270,8 @@ def _are_ranges(found: Any) -> bool:
 class Place(NamedTuple):
     """A stage's own part of a position.
 
-    - `own`: that part; None where it has none, or isn't open
-    - `children`: of what joins pipelines, their positions, `()` for one that isn't open
+    - `own`: the part; None if the stage has none, or isn't open
+    - `children`: the positions of joined pipelines, `()` for one that isn't open
     """
 
     own: Position | None = None
@@ -283,9 +282,9 @@ _NOT_OWN = Place()
 
 
 def places(entries: Entries, position: Position) -> list[Place]:
-    """The parts of a position, one for each stage from the source on; `()` is that of none.
+    """Divide a position into one part per stage, from the source on; `()` if it has none.
 
-    An `InvalidState` for one that these stages can't have.
+    A position that these stages can't have raises `InvalidState`.
     """
     try:
         return _places(entries, position)
@@ -317,7 +316,7 @@ def _places(entries: Entries, position: Position) -> list[Place]:
 
 
 def position_of(entries: Entries, parts: Sequence[Place]) -> Position:
-    """The position that is made of these parts: the inverse of `places`."""
+    """Build a position from its parts: the inverse of `places`."""
     first, *rest = parts
     if first.own is None:
         if any(part.own is not None for part in rest):
@@ -345,7 +344,7 @@ class Layer(NamedTuple):
 
 
 def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[Layer]:
-    """Every stage from the source on, the pipelines that it joins after it."""
+    """Yield all stages from the source on, joined pipelines after the stage that joins them."""
     for number, (entry, part) in enumerate(zip(entries, places(entries, position), strict=True), 1):
         yield Layer(f"{prefix}{number}", entry, part.own)
         if number == 1:
@@ -354,7 +353,7 @@ def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[L
 
 
 def own_places(entries: Entries, position: Position) -> dict[str, str]:
-    """Each stage's own place as a text, by its number; none where it has none, or isn't open."""
+    """Map each stage's number to its own position as a string; None if there is none."""
     found = {}
     with suppress(InvalidState):  # of a state that somebody made by hand
         for stage, _, own in layers(entries, position):
@@ -364,7 +363,7 @@ def own_places(entries: Entries, position: Position) -> dict[str, str]:
 
 
 def shown(entry: Entry) -> str:
-    """A stage as it would be written."""
+    """Format a stage as it would be written."""
     arguments = ", ".join(starmap(_argument, entry.known.items()))
     return cut(f"{entry.name}({arguments})", in_data=True)
 
@@ -375,7 +374,7 @@ def _argument(name: str, value: Any) -> str:
 
 
 def given(machine: Machine[Any], position: Position) -> int | None:
-    """How many items lead to a position, from the beginning; None if only reading tells."""
+    """Count the items from the beginning to a position; None if unknown without reading."""
     epoch, length = machine.epoch(position), machine.length
     if epoch and not isinstance(length, int):
         return None
@@ -384,9 +383,9 @@ def given(machine: Machine[Any], position: Position) -> int | None:
 
 
 def given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
-    """How many items lead to a position from the beginning of its epoch.
+    """Count the items from the beginning of its epoch to a position.
 
-    None if only reading tells, or if it is none of those of a run from there.
+    None if that can't be known without reading the data, or if no run from there reaches it.
     """
     skip = machine.skip
     if skip is None:
@@ -408,7 +407,7 @@ def given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
 
 
 def progress(machine: Machine[Any], position: Position) -> Position:
-    """A position in a form that grows as items are given."""
+    """Return a position in a form that grows as items are delivered."""
     if machine.upstream is not None:
         place, own = apart(machine, position)
         return (progress(machine.upstream, place), *own)

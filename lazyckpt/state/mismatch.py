@@ -1,4 +1,4 @@
-"""How the stages of two pipelines differ."""
+"""Differences between the stages of two pipelines."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LINES = 8  # of a difference that are told
 
 
 class Pair(NamedTuple):
-    """A stage as it was and as it is: its numbers from 1, or 0 for none.
+    """A stage before and after a change: its numbers from 1, or 0 if it isn't there.
 
-    Which functions are others nobody can tell by a state, so they are given; and of those in
-    the pipelines that it joins, what `inner` they want of the stages behind.
+    A state doesn't show which functions differ, so they are given, and for joined pipelines the
+    requirements `inner` that their differing functions make of the stages after them.
     """
 
     old: int
@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 
     @property
     def changed(self) -> list[str]:
-        """The arguments that differ, but no functions; "pipelines" where it joins other ones."""
+        """The arguments that differ, without functions; "pipelines" if it joins different ones."""
         if self.was is None or self.now is None:
             return []
         pipelines = self.was.pipelines, self.now.pipelines
@@ -51,11 +51,11 @@ class Pair(NamedTuple):
         return not self.met or bool(self.changed or self.functions or self.inner)
 
     def value(self, name: str) -> Any:
-        """An argument as it was; None where it had its default."""
+        """Return the old value of an argument; None if it had its default."""
         return None if self.was is None else self.was.known.get(name)
 
     def lines(self, prefix: str = "") -> Iterator[str]:
-        """What differs, a line for each stage."""
+        """Yield the differences, one line per stage."""
         if self.was is None or self.now is None:
             what = self._shown(self.now or self.was)
             yield f"stage {prefix}{self.new or self.old}: {what} is {'new' if self.new else 'gone'}"
@@ -110,7 +110,7 @@ def _few(lines: Iterator[str]) -> list[str]:
 
 
 def difference(old: Entries, new: Entries) -> str:
-    """A line for each stage in which two pipelines differ; none, no text."""
+    """Describe how two pipelines differ, one line per stage; empty if they don't."""
     if old == new:
         return ""
     if _names(old) != _names(new):
@@ -120,7 +120,7 @@ def difference(old: Entries, new: Entries) -> str:
 
 
 def paired(old: Entries, new: Entries) -> list[Pair]:
-    """The stages of two pipelines, those that belong together as one."""
+    """Pair the corresponding stages of two pipelines."""
     (first, *before), (source, *after) = old, new
     if first.name != source.name:
         raise StateMismatch(
@@ -136,7 +136,7 @@ def paired(old: Entries, new: Entries) -> list[Pair]:
 
 
 def _aligned(old: list[Entry], new: list[Entry]) -> list[tuple[Entry | None, Entry | None]]:
-    """The stages that belong together, so that as little as can be differs; None for a lack."""
+    """Align stages with the fewest differences; None stands for a missing stage."""
     best: dict[tuple[int, int], tuple[int, int, int]] = {}  # the price, and the step that led here
     for i in range(len(old) + 1):
         for j in range(len(new) + 1):

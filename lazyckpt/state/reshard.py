@@ -1,4 +1,4 @@
-"""States of all ranks as those of another number of ranks: `reshard`."""
+"""`reshard`: states of all ranks, converted to a different number of ranks."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _NUMBER = "num_shards"
 
 
 def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
-    """The states of another number of ranks: nothing is lost, and nothing comes twice.
+    """Convert the states of all ranks to a different number of ranks, losing and repeating nothing.
 
-    A global state, as behind `shard`, is every rank's: it comes back as it is,
-    for a pipeline of so many shards. The lanes of `lanes` are dealt anew, and
-    each goes on where it is. The items that all ranks have delivered are then
-    shared out evenly, so that their sum stays what it was. With a `repeat` behind
-    the lanes, all ranks have to be in one epoch; put it into each lane.
+    A global state, as after `shard`, applies to all ranks: it is returned unchanged, for a pipeline
+    with a different number of shards. The lanes of `lanes` are dealt to the new ranks, and each
+    continues from its position. The number of items delivered by all ranks is then divided evenly
+    among them, so that the sum stays the same. With a `repeat` after the lanes, all ranks must
+    be in the same epoch; put `repeat` into each lane instead.
 
     Reads no data.
 
     Args:
-        states: Those of all ranks, in their order; one is enough where it is global.
-        pipeline: That of any rank to go on with. Its `num_shards` says how many there are.
+        states: The states of all ranks, in order; one is enough if it is global.
+        pipeline: The pipeline of any of the new ranks. Its `num_shards` is the new number.
 
     Returns:
-        A state for each rank to go on with.
+        One state per new rank.
 
     Raises:
-        StateMismatch: With the reason, for states of several pipelines, of too few or too
-            many ranks, or in another order; for ranks that should agree and don't; and
-            where a stage behind counts or holds items of its rank.
+        StateMismatch: If the states belong to different pipelines, are too few or too many, or are
+            in the wrong order; if ranks disagree; or if a stage after the lanes or shards counts or
+            holds items of its rank. The message says which.
 
     >>> import lazyckpt as lz
     >>> def rank(num_shards, index):
@@ -90,7 +90,7 @@ def _check_inside(chain: Chain) -> None:
 
 
 def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
-    """Pipelines that each belong to one rank at a time."""
+    """Deal pipelines that each belong to one rank at a time."""
     _check_count(states, pair)
     for call, machine in zip(chain.calls[1:], chain.machines[1:], strict=True):
         if machine.owns:
@@ -120,7 +120,7 @@ def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
 
 
 def _check_epochs(states: list[State], chain: Chain) -> None:
-    """Refuse ranks in several epochs: the lanes of one rank are in one."""
+    """Refuse ranks in different epochs: all lanes of a rank are in the same one."""
     lanes = chain.machines[0].children
     epochs = [
         next(
@@ -140,7 +140,7 @@ def _check_epochs(states: list[State], chain: Chain) -> None:
 
 
 def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
-    """A global stream, of which every rank takes its part."""
+    """Return the states of a global stream, of which each rank reads its part."""
     machines, num_shards = chain.machines, chain.calls[pair.new - 1].arguments[_NUMBER]
     apart = [
         call

@@ -1,4 +1,4 @@
-"""What a resume re-reads, told beforehand: `resume_cost`."""
+"""`resume_cost`: the items that a resume re-reads, computed beforehand."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lazyckpt.state.state import AnyState, as_state
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """What one stage takes again, where a run is resumed.
+    """The number of items that one stage re-reads on a resume.
 
     Attributes:
-        stage: Its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
+        stage: Number of the stage in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
             within stage 1.
-        name: Its combinator's.
-        items: How many items of the stage before it, at most; of a source, how many of
-            its own. Infinity where only reading tells.
+        name: Name of the combinator.
+        items: Largest number of items re-read from the stage before it; for a source, of its own
+            items. Infinity if that can't be known without reading the data.
     """
 
     stage: str
@@ -39,13 +39,13 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class ResumeCost(Pictured):
-    """What a resume re-reads.
+    """The number of items that a resume re-reads.
 
     Attributes:
-        items: How many items of the sources, at most, that were read before; infinity
-            where only reading tells.
-        stages: The stages that take items again, from the source on.
-        entries: All stages, for pictures.
+        items: Largest number of source items that are re-read; infinity if that can't be known
+            without reading the data.
+        stages: The stages that re-read items, from the source on.
+        entries: All stages, for diagrams.
     """
 
     items: float
@@ -53,7 +53,7 @@ class ResumeCost(Pictured):
     entries: Entries = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
-        """A line for all, and one for each stage."""
+        """Format as one line in total, and one per stage."""
         return "\n".join([self._summary(), *map(str, self.stages)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -68,18 +68,18 @@ class ResumeCost(Pictured):
 
 
 def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
-    """What a resume from a state will re-read, told beforehand. It reads no data.
+    """Return how many items a resume from a state will re-read. Reads no data.
 
-    Nothing with random access and no buffer. A stage that holds a window begins
-    it again, and an iterable is read from its beginning. The stages'
-    counts are exact but at the end of the data, where they may be more. Those of
-    source items are so where as many are taken for each item, as by `map` and
-    `batch`; behind `filter` and `flat_map` only reading tells. What a function
-    of `flat_map` reads is not counted.
+    Zero if everything has random access and there is no buffer. A stage that holds a window
+    re-reads it, and an iterable is read from its beginning. The counts of stages are exact, except
+    at the end of the data, where they may be too high. The count of source items is exact if each
+    item needs the same number of source items, as with `map` and `batch`; after `filter` and
+    `flat_map` it can't be known without reading the data. Data read inside a function of
+    `flat_map` are not counted.
 
     Args:
-        pipeline: That of the state.
-        state: Where to resume.
+        pipeline: The pipeline of the state.
+        state: The state to resume from.
 
     >>> import lazyckpt as lz
     >>> pairs = lz.source(range(10**6)) | lz.batch(2)
@@ -112,7 +112,7 @@ def _shown(items: float) -> str:
 def _cost(
     chain: Chain, position: Position, prefix: str, costs: dict[str, StageCost]
 ) -> Iterator[float]:
-    """Items of the sources, in portions, that are re-read from a position on."""
+    """Yield the numbers of source items that are re-read from a position on."""
     machines, rates = chain.machines, _rates(chain)
     places = [(len(machines) - 1, position)]  # where a stage begins again
     while places:
@@ -135,9 +135,9 @@ def _cost(
 
 
 def _rates(chain: Chain) -> list[tuple[float, float]]:
-    """For each stage how many source items an item that it takes stands for, and how many more.
+    """Return, per stage, how many source items one of its inputs stands for, and how many more.
 
-    That many more, at most, are taken with any number of items of one epoch.
+    The second number is the most that are read in addition, for any number of items of one epoch.
     """
     first, *rest = chain.machines
     each, more = _joined(first.rate, [_made(inner) for inner in chain.calls[0].chains])
@@ -149,7 +149,7 @@ def _rates(chain: Chain) -> list[tuple[float, float]]:
 
 
 def _made(chain: Chain) -> tuple[float, float]:
-    """The same of an item that a pipeline gives."""
+    """Return the same for an item that a pipeline yields."""
     each, more = _rates(chain)[-1]
     last = chain.machines[-1]
     return (each, more) if last.upstream is None else _behind(last.rate, each, more)

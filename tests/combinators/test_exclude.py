@@ -66,7 +66,7 @@ def test_states_that_are_none_of_the_pipeline_are_refused() -> None:
     longer = steps | lz.repeat() | lz.take(40)
     for pipeline in (other, longer):
         pair = lz.state_at(pipeline, 2), lz.state_at(pipeline, 4)
-        with pytest.raises(lz.ArgumentError, match="the state after 2 items doesn.t belong"):
+        with pytest.raises(lz.ArgumentError, match="the state after 2 items doesn't belong"):
             steps | lz.exclude([pair])
     late = lz.advance(steps, lz.init(steps, epoch=1), 3)
     with pytest.raises(lz.ArgumentError, match=r"is in epoch 1, .* put repeat\(\) before it"):
