@@ -314,7 +314,7 @@ def __getattr__(name: str) -> Any:
         return import_module(_PACKAGES[name])
     if name == "prefetch":
         raise AttributeError(
-            "lazyckpt has no prefetch stage: who makes items ahead is an argument of the run, "
+            "lazyckpt has no prefetch stage: pass an executor to the run instead, "
             "run(pipeline, executor=threads())"
         )
     alike = import_module("difflib").get_close_matches(name, [*__all__, *_PACKAGES], n=1)

@@ -197,7 +197,7 @@ class Cursor(Generic[T]):
         Returns:
             How many of them exist.
         """
-        assert self.machine.skip is not None, "without random access items are read"
+        assert self.machine.skip is not None, "without random access, items are read"
         mark = self._jumped(self.mark) or self.mark
         position, passed = self.machine.skip(mark.position, count)
         if passed == count:
@@ -320,7 +320,7 @@ def _skipping(pipeline: Chain, skip_log: SkipLog) -> Chain:
         found.machine  # noqa: B018  # built here, where it is known what an error comes of
     except ArgumentError as error:
         raise ArgumentError(
-            f'{error}; with on_error="skip" that is so wherever items may be left out, so put it '
+            f'{error}; on_error="skip" removes random access where items may be skipped, so put it '
             "before the stages that may fail"
         ) from None
     return found

@@ -111,8 +111,8 @@ class Delivery(Generic[T]):
             kept = self._state_at_mark()
             add_note(
                 error,
-                f"lazyckpt: so the state after {cursor.delivered():,} items can't be found "
-                f"now; that after {kept.items:,} is {kept.to_json()}",
+                f"lazyckpt: so the state after {cursor.delivered():,} items can't be computed "
+                f"now; the state after {kept.items:,} items is {kept.to_json()}",
             )
             raise
 
@@ -173,15 +173,15 @@ class Delivery(Generic[T]):
     def check_free(self) -> None:
         """Raise an error if an item is being computed, for another thread or within this one."""
         if self.is_making or self._waiting_in not in (0, get_ident()):
-            raise PipelineError("next: an item is being made; a run is for one thread at a time")
+            raise PipelineError("next: an item is being computed; use one thread at a time")
 
     def check_at_rest(self, name: str) -> None:
         """Raise an error if an item is being computed, or the run is closed."""
         self.check_open()
         if self.is_making or self._waiting_in:
             raise PipelineError(
-                f"{name}: an item is being made; call it between two items, in the thread that "
-                "takes them"
+                f"{name}: an item is being computed; call it between two items, in the thread that "
+                "iterates"
             )
 
     def take_back(self) -> None:
@@ -363,7 +363,7 @@ class Delivery(Generic[T]):
     def check_open(self) -> None:
         """Raise an error if delivery has stopped."""
         if self.is_closed:
-            raise PipelineError("the run is closed; enter it again, or start one from its state")
+            raise PipelineError("the run is closed; enter it again, or start a run from its state")
 
     def _end_block(self) -> None:
         """End the current block, so that loops ask for a new one."""

@@ -46,7 +46,7 @@ def renumbered(state: State, left: int) -> State:
 
 def passed_over(machine: Machine[Any], state: State, left: int) -> State:
     """Return the state `left` items on, across ends of the stream. It needs random access."""
-    assert machine.skip is not None, "without random access items are read"
+    assert machine.skip is not None, "without random access, items are read"
     position, items = state.position, state.items + left
     while left:
         position, passed = machine.skip(position, left)

@@ -195,9 +195,9 @@ class Pipeline(Chain, Generic[Given]):
     def __len__(self) -> int:
         length = self.machine.length
         if length is None:
-            raise TypeError(f"{self!r} has no len(): only reading it tells")
+            raise TypeError(f"{self!r} has no len(): it can't be known without reading the data")
         if length == math.inf:
-            raise TypeError(f"{self!r} has no len(): it is endless; take(n) ends it")
+            raise TypeError(f"{self!r} has no len(): it is endless; use take(n) to end it")
         return int(length)
 
     @overload
@@ -228,7 +228,7 @@ class Pipeline(Chain, Generic[Given]):
         stride = 1 if stride is None else operator.index(stride)
         if stride < 1:
             raise ArgumentError(
-                f"a slice of a pipeline goes forward: its step must be >= 1, got {stride}"
+                f"a pipeline can only be sliced forwards: step must be >= 1, got {stride}"
             )
         start = 0 if start is None else operator.index(start)
         result = self
@@ -306,12 +306,12 @@ def _stage(other: Any) -> Stage[Any, Any]:
         return other
     if isinstance(other, Pipeline):
         raise ArgumentError(
-            f"{brief(other)} has a source of its own and can't follow `|`; "
-            "zip, concat and their like join pipelines"
+            f"{brief(other)} has its own source and can't follow `|`; "
+            "use zip, concat or similar to join pipelines"
         )
     name = getattr(other, "__name__", "")
     if name in registry and registry[name].public is other:
-        raise ArgumentError(f"{name} is not called; write | {name}(...)")
+        raise ArgumentError(f"{name} must be called: write | {name}(...)")
     if callable(other):
-        raise ArgumentError(f"{show(other)} is no stage; did you mean | map({show(other)})?")
-    raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is no stage")
+        raise ArgumentError(f"{show(other)} is not a stage; did you mean | map({show(other)})?")
+    raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is not a stage")

@@ -224,7 +224,7 @@ class Run(Iterator[T], Pictured):
             ):
                 return
             if fresh and given == before:
-                raise PipelineError(f"epoch(size={size}): an epoch of the stream is empty")
+                raise PipelineError(f"epoch(size={size}): a pass over the stream is empty")
             epochs.advance()
             fresh = True
 
@@ -281,7 +281,7 @@ class Run(Iterator[T], Pictured):
                     raise
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")
+        raise TypeError("a run can't be pickled or copied; use its state or state_dict()")
 
     def __repr__(self) -> str:
         return f"<run of {self.pipeline!r}, {plural(self._delivered, 'item')} delivered>"

@@ -145,24 +145,22 @@ class InFlight(Generic[T]):
         """Return the number of a ticket's item."""
         found = _ticket(name, ticket)
         if found.tracker != self.tracker:
-            raise TicketError(f"{name}: {found} is of another run")
+            raise TicketError(f"{name}: {found} belongs to a different run")
         if found.session != self._session:
             raise TicketError(
-                f"{name}: {found} is from before a resume: unless it was finished then, "
-                f"item {found.number:,} comes again, with another ticket"
+                f"{name}: {found} is from before a resume: unless it was finished by then, "
+                f"item {found.number:,} is delivered again, with a new ticket"
             )
         item = self._given.get(found.number)
         if item is None and 0 <= found.number < self.after.items:
-            raise TicketError(
-                f"{name}: {found} was used already: item {found.number:,} is finished"
-            )
+            raise TicketError(f"{name}: {found} is used up: item {found.number:,} is finished")
         if item is None or found.attempt > item.attempt:
-            raise TicketError(f"{name}: {found} was never given")
+            raise TicketError(f"{name}: {found} was never issued")
         if found.attempt < item.attempt:
-            what = "given back, and comes" if item.is_back else "given"
+            what = "returned, and is delivered" if item.is_back else "delivered"
             raise TicketError(
                 f"{name}: {found} is out of date: item {found.number:,} was {what} again, "
-                "with another ticket"
+                "with a new ticket"
             )
         return found.number
 
@@ -170,7 +168,7 @@ class InFlight(Generic[T]):
 def _ticket(name: str, value: Any) -> Ticket:
     parts = tuple(value) if isinstance(value, (tuple, list)) else ()
     if [type(part) for part in parts] != [str, str, int, int]:
-        raise TicketError(f"{name}: {brief(value)} is no ticket")
+        raise TicketError(f"{name}: {brief(value)} is not a ticket")
     return Ticket(*parts)
 
 

@@ -155,7 +155,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         """Replace the pipeline, from the next new item on, as `Run.change` does.
 
         It first waits until all delivered items are finished, at most `max_wait` seconds, because a
-        state can't belong to two pipelines.
+        state can't belong to different pipelines.
 
         Args:
             pipeline: The new pipeline.
@@ -171,7 +171,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             while len(self._in_flight) or self._puller not in (None, get_ident()):
                 if (number := self._in_flight.next_due()) is not None:
                     raise TooManyInFlight(
-                        f"tracked: item {number:,} was given back: take and finish it, and then "
+                        f"tracked: item {number:,} was returned: take and finish it, then call "
                         "change"
                     )
                 self._wait(last, "change waits for all of them")
@@ -180,7 +180,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             if self._finished:
                 raise PipelineError(
                     f"tracked: items up to {self._finished[-1][1]:,} were finished before the "
-                    "resume: change once those before are finished too"
+                    "resume: call change after the items before them are finished"
                 )
             self._run.change(pipeline)
             self._in_flight.after = self._run.state
@@ -202,7 +202,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a tracked run can't be pickled or copied: take its state; tickets can")
+        raise TypeError("a tracked run can't be pickled or copied; pickle its state or tickets")
 
     def __repr__(self) -> str:
         return f"<tracked {self._run!r}, {self.in_flight:,} in flight>"
@@ -233,7 +233,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
     def _too_many(self, why: str) -> TooManyInFlight:
         count, oldest = len(self._in_flight), self._in_flight.oldest
         if oldest is None:
-            why = "another thread waits for an item"
+            why = "another thread is waiting for an item"
         return TooManyInFlight(
             f"tracked: {count:,} items are in flight ({why}), the oldest is item {oldest}, and "
             f"none was finished within max_wait={self._max_wait:g} s"
@@ -257,7 +257,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             if after.items != before + 1:
                 raise PipelineError(
                     f"tracked: the run went from item {before:,} to {after.items:,}: it is "
-                    "for the tracked run alone; the next item comes from where that was"
+                    "reserved for the tracked run; the next item comes from the earlier position"
                 )
             given = in_flight.give(item, after)
             self._is_settled = True

@@ -154,7 +154,7 @@ def test_what_has_no_hash_is_named_once() -> None:
     deep = lz.source([1])
     for _ in range(9):
         deep = lz.concat(deep, lz.source(range(2)))
-    text = r"^source\(\[1\]\) hashes only where its arguments do: unhashable type: 'list'$"
+    text = r"^source\(\[1\]\) is hashable only if its arguments are: unhashable type: 'list'$"
     with pytest.raises(TypeError, match=text):
         hash(deep | lz.batch(2))
 

@@ -49,8 +49,8 @@ class Call(Frozen):
         depth = max([each.depth + 1 for each in chains], default=0)
         if depth > sys.getrecursionlimit() // _FRAMES_WITHIN:
             raise ArgumentError(
-                f"{combinator.name}: pipelines within pipelines, {depth:,} deep, are too many for "
-                f"Python's recursion limit; give one {combinator.name} all that it joins, or raise "
+                f"{combinator.name}: pipelines nested {depth:,} deep are too many for "
+                f"Python's recursion limit; join all pipelines in one {combinator.name}, or raise "
                 "the limit with sys.setrecursionlimit"
             )
         object.__setattr__(self, "depth", depth)
@@ -111,8 +111,8 @@ class Call(Frozen):
         for what, function in self.unnamed:
             raise ArgumentError(
                 f"{what} is a function, which a state doesn't "
-                f"record, and {behind!r} re-reads items on a resume: with a changed function "
-                f"they would be different ones. {naming(function)}"
+                f"record, and {behind!r} re-reads items on a resume: a changed function "
+                f"would make them different. {naming(function)}"
             )
 
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
@@ -122,13 +122,13 @@ class Call(Frozen):
         built = self.combinator.build(*first, *args, **kwargs)
         if not isinstance(built, Machine):
             raise PipelineError(
-                f"{self.name}: its function has to return a machine, as stateless, stateful, "
-                f"sourced and joining make them, and returned {brief(built)}"
+                f"{self.name}: its function must return a machine, from stateless, stateful, "
+                f"sourced or joining, got {brief(built)}"
             )
         if built.upstream is not upstream:
             raise PipelineError(
-                f"{self.name}: its machine must be made on top of the one that it is given; "
-                "@composite makes one stage of several"
+                f"{self.name}: its machine must be built on its upstream machine; "
+                "use @composite to make one stage of several"
             )
         return self._measured(built)
 
@@ -226,7 +226,7 @@ class Call(Frozen):
         except ArgumentError:  # of a pipeline among them
             raise
         except TypeError as error:
-            text = f"{self!r} hashes only where its arguments do: {error}"
+            text = f"{self!r} is hashable only if its arguments are: {error}"
             raise ArgumentError(text) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -244,7 +244,7 @@ def _restore(
 def naming(function: Any) -> str:
     """What to do about a function that no state records."""
     named = f'lz.schedule({show(function)}, name="v1")'
-    return f"Give lz.schedule({{0: ..., 1000: ...}}), or {named}"
+    return f"Use lz.schedule({{0: ..., 1000: ...}}), or {named}"
 
 
 def _open(name: str, value: Any) -> Any:
@@ -268,8 +268,8 @@ class Chain(Frozen, Shown, Pictured):
         most = sys.getrecursionlimit() // _FRAMES
         if len(calls) > most:
             raise ArgumentError(
-                f"{len(calls):,} stages in a row are too many: {most:,} fit within Python's "
-                "recursion limit; make one of several, such as one map of composed functions, "
+                f"{len(calls):,} stages in a row are too many: Python's recursion limit allows "
+                f"{most:,}; make one of several, such as one map of composed functions, "
                 "or raise the limit with sys.setrecursionlimit"
             )
         self.__dict__["calls"] = calls

@@ -169,8 +169,8 @@ def unrounded(stage: str, found: Array, parts: Iterable[Any]) -> Array:
         for value in np.array(part, object).ravel().tolist():
             if isinstance(value, (int, np.integer)) and abs(int(value)) >= _EXACT:
                 raise ValueError(
-                    f"{stage}: {value} can't be in one array with the others: they would be "
-                    f"{found.dtype}, and it rounded; give all one type"
+                    f"{stage}: {value} can't be in one array with the others, which would be "
+                    f"{found.dtype}, so it would be rounded; use one type for all"
                 )
     return found
 
@@ -194,9 +194,9 @@ def weights_as_given(value: Any) -> Any:
     if not len(value):
         _unfit("a sequence of at least one number")
     if bad:
-        _unfit(f"finite numbers >= 0, and weight {bad[0]} is {brief(value[bad[0]])}")
+        _unfit(f"finite numbers >= 0, but weight {bad[0]} is {brief(value[bad[0]])}")
     if not any(value):
-        _unfit("above 0 in at least one place")
+        _unfit("numbers, at least one of them above 0")
     return value
 
 
@@ -225,7 +225,7 @@ def index_sequence(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         for number, index in enumerate(value):
             if not is_integer(index):
-                _unfit(f"ints, and index {number} is {brief(index)}")
+                _unfit(f"ints, but index {number} is {brief(index)}")
     elif not (isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"):
         _unfit("a range, list, tuple or one-dimensional array of ints")
     return value
@@ -251,7 +251,7 @@ def one_of(*texts: str) -> Check:
 
 def function(value: Any) -> Any:
     if isinstance(value, Shown):
-        _unfit("a function; stages are composed by |")
+        _unfit("a function; use | to compose stages")
     if not callable(value):
         _unfit("callable")
     return value

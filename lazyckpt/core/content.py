@@ -72,7 +72,7 @@ def check_content(value: Any) -> None:
     try:
         _UNREAD.of(value, "")
     except RecursionError:
-        raise Unfit("of bounded depth, without itself within") from None
+        raise Unfit("of bounded depth, not containing itself") from None
 
 
 def alike_functions(one: Any, other: Any) -> bool:
@@ -242,10 +242,10 @@ class _Contents:
             return {"function": None}
         if self._is_strict:
             raise Unfit(
-                "comparable by contents, as numbers, texts, bytes, lists, tuples, dicts, sets, "
-                f"dataclasses, enums, paths and arrays are; {brief(value)} isn't: give {tag} a "
-                "digest, a str that tells one from another, or list the argument in "
-                "unrecorded=(...) if it changes no order"
+                "comparable by contents, like numbers, strings, bytes, lists, tuples, dicts, sets, "
+                f"dataclasses, enums, paths and arrays; {brief(value)} isn't: give {tag} a "
+                "digest, a str that identifies an object, or list the argument in "
+                "unrecorded=(...) if it doesn't change the order"
             )
         return {tag: None}
 

@@ -61,10 +61,10 @@ def define(
     roles = {} if functions is None or callable(functions) else functions
     for name in (*unrecorded, *roles):
         if name not in signature.parameters:
-            raise ArgumentError(f"{build.__name__}: it has no argument {name!r}")
+            raise ArgumentError(f"{build.__name__}: there is no argument {name!r}")
     for name, role in roles.items():
         if role not in get_args(Role):
-            raise ArgumentError(f"{build.__name__}: {role!r} is no role of {name}")
+            raise ArgumentError(f"{build.__name__}: {role!r} is not a role of {name}")
 
     public.__name__ = public.__qualname__ = build.__name__
     public.__module__ = build.__module__
@@ -101,8 +101,8 @@ def _register(combinator: Combinator) -> None:
     known = registry.get(combinator.name)
     if known is not None and known.build.__module__ != combinator.build.__module__:
         raise ArgumentError(
-            f"a combinator named {combinator.name} is there already, from "
-            f"{known.build.__module__}; states and pickles tell them by name: take another one"
+            f"a combinator named {combinator.name} already exists, from "
+            f"{known.build.__module__}; states and pickles use the name, so choose a different one"
         )
     registry[combinator.name] = combinator
 

@@ -338,6 +338,6 @@ def pass_over(flow: Flow[Any], count: int) -> None:
     found += sum(1 for _ in islice(flow.pull, count - found))
     if found < count:
         raise SourceChanged(
-            f"reading {count} items again gave {found}: "
-            "a source or function does not give the same twice"
+            f"reading {count} items again yielded {found}: "
+            "a source or function doesn't yield the same items twice"
         )

@@ -43,7 +43,7 @@ def frame_columns(data: Any) -> dict[Any, Column] | Column:
     if not names:
         raise ArgumentError("source: a data frame needs at least one column, got none")
     if len({*names}) < len(names):
-        raise ArgumentError(f"source: the columns of a data frame need names of their own: {names}")
+        raise ArgumentError(f"source: the columns of a data frame need distinct names: {names}")
     return dict(found)
 
 

@@ -11,7 +11,7 @@ class Frozen:
     __slots__ = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be set")
+        raise AttributeError(f"a {type(self).__name__} is immutable: {name} cannot be set")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be deleted")
+        raise AttributeError(f"a {type(self).__name__} is immutable: {name} cannot be deleted")

@@ -199,7 +199,7 @@ def within(stage: str, number: Any, most: float = sys.maxsize) -> int:
 def countable(stage: str, number: int) -> int:
     """A number of items that a position can have; an `IndexError` if they are too many."""
     if number > MOST:
-        raise IndexError(f"{stage}: {brief(number)} items are more than the {MOST} it can count")
+        raise IndexError(f"{stage}: {brief(number)} items are more than it can count, {MOST}")
     return number
 
 

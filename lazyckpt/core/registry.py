@@ -37,7 +37,7 @@ _FOREIGN = {
     "rank": "index",
     "shard_index": "index",
     "instance_rank": "index",
-    "reshuffle_each_iteration": "seed (the order is new in each epoch as it is)",
+    "reshuffle_each_iteration": "seed (each epoch has a new order anyway)",
     "num_workers": "run(..., executor=...)",
     "num_parallel_calls": "run(..., executor=...)",
 }
@@ -150,7 +150,7 @@ class Combinator(NamedTuple):
         known = self.signature.parameters
         for name in kwargs:
             if name not in known and name in _FOREIGN:
-                return f"; {name!r} is here called {_FOREIGN[name]}"
+                return f"; {name!r} is called {_FOREIGN[name]} here"
         return f"; the signature is {self.name}{self.signature}"
 
 

@@ -73,11 +73,11 @@ def freeze(value: Any, stage: str) -> Own:
 def thaw(own: Own) -> Any:
     """What was frozen, as fresh objects."""
     if type(own) is not Own:
-        raise InvalidState(f"a state has {brief(own)} where there is one of the user's own")
+        raise InvalidState(f"a state contains {brief(own)} in place of the user's own state")
     try:
         return _thawed(own[0])
     except (TypeError, RecursionError) as error:
-        raise InvalidState(f"a state of the user's own can't be made again: {error}") from None
+        raise InvalidState(f"the user's own state can't be restored: {error}") from None
 
 
 def copied(value: Any, stage: str) -> Any:
@@ -123,6 +123,6 @@ def _thawed(value: Any) -> Any:
     if kind is FrozenDict:
         keys = [_thawed(k) for k, _ in value]
         if len(keys) - len(set(map(hash, keys))) > _CLASHES:
-            raise InvalidState("a dict has keys that were made to make it slow")
+            raise InvalidState("a dict has too many keys with the same hash")
         return dict(zip(keys, [_thawed(v) for _, v in value], strict=True))
     return value

@@ -14,8 +14,8 @@ from lazyckpt.errors import PipelineError, SourceChanged
 
 _MAX_NOTE = 4_096  # characters
 _READ_ONLY = (
-    "lazyckpt: the arrays of a source are read-only, so that every epoch begins with the same; "
-    "change a copy of an item: item.copy()"
+    "lazyckpt: the arrays of a source are read-only, so that every epoch has the same data; "
+    "change a copy of the item: item.copy()"
 )
 _MAX_PLACES = 3
 _LAZY = {"data", "expand", "steps"}  # roles of what is iterated over as items are given
@@ -124,7 +124,7 @@ def _replay_note(state: Callable[[], str], behind: int) -> str:
     except PipelineError:
         return ""
     known = f"lz.advance(pipeline, state, {behind})" if behind else "state"
-    found = f"lazyckpt: lz.replay(pipeline, {known}) makes it again; state = {text!r}"
+    found = f"lazyckpt: lz.replay(pipeline, {known}) recomputes it; state = {text!r}"
     return found if len(found) <= _MAX_NOTE and masked(text) == text else ""
 
 
@@ -140,7 +140,7 @@ def as_failure(error: BaseException, calls: tuple[Call, ...]) -> Failure:
         places = " or ".join(_place(call) for call in _likely_calls(error, calls))
     if signal is not None:
         what = type(signal).__name__
-        error = PipelineError(f"a function raised {what}, which does not end the stream")
+        error = PipelineError(f"a function raised {what}, which doesn't end the stream")
         error.__cause__ = signal
     return Failure(error, places)
 

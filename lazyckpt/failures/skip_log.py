@@ -25,7 +25,7 @@ from lazyckpt.failures.marks import Triple
 _FIRST = 8  # items left out whose texts are kept
 _TEXT_LENGTH = 88  # characters of one
 _MOST_LOST = 8  # records whose names are kept
-LEFT_OUT = WorkerDied("left out, as it was before")  # in place of what a state doesn't keep
+LEFT_OUT = WorkerDied("skipped again")  # in place of what a state doesn't keep
 LOST_NAMES = 1 << 40  # that there may be
 _MOST = 1 << 10  # stages that leave items out, and marks of theirs
 

@@ -80,8 +80,8 @@ def sieve(
                     in_a_row += 1
                     if in_a_row >= most:
                         raise PipelineError(
-                            f"repeat: the stream to repeat for ever has given {in_a_row:,} items "
-                            f"in a row that are left out, the last by {found.stage}: {found.what}"
+                            f"repeat: in an endless repetition {in_a_row:,} items in a row were "
+                            f"skipped, the last one by {found.stage}: {found.what}"
                         )
                 elif found:
                     in_a_row = 0

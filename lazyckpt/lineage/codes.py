@@ -70,7 +70,7 @@ class Codes:
         if number is None:
             number = self._known[key] = len(self._known)
             if number >> (_BITS - bits - self._places):
-                raise PipelineError("seen: too many epochs at once; pass since=, a later state")
+                raise PipelineError("seen: too many epochs in one call; pass since=, a later state")
         high = number << bits | epoch & ((1 << bits) - 1)
         return high << self._places | place & (self.page - 1)
 

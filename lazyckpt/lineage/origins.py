@@ -158,8 +158,8 @@ def one_by_one(upstream: Machine[Any], call: Call) -> Machine[Any]:
                 start = apart(machine, place)[0]
                 if start == last:
                     raise PipelineError(
-                        f"{call.name}: declared to make what it gives of each item alone, but "
-                        "shown one item it stays before it: it wants the next one, too"
+                        f"{call.name}: declared pointwise or itemwise, but "
+                        "after one item it doesn't advance: it needs the next one too"
                     )
                 last = start
                 try:
@@ -213,11 +213,11 @@ def _with_lanes(machine: Machine[Any], made: Machine[Any]) -> Machine[Any]:
 def unknown(call: Call) -> PipelineError:
     """The error of a stage of which nothing tells what its outputs are made of."""
     return PipelineError(
-        f"{call.name}: trace and seen can't tell which items its outputs are made of; declare "
+        f"{call.name}: trace and seen can't find the items that its outputs are made of; pass "
         + (
-            "to @source_combinator keeps_items=True, if it passes items on as they are"
+            "@source_combinator keeps_items=True, if it passes items on unchanged"
             if call.combinator.is_source
-            else "to @combinator what is true of it, keeps_items=True, pointwise=True, "
-            "itemwise=True or the roles of its functions=, or give it a trace= of its own"
+            else "@combinator whichever is true of keeps_items=True, pointwise=True, "
+            "itemwise=True, or the roles of its functions=, or a trace= function"
         )
     )

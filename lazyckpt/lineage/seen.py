@@ -108,12 +108,12 @@ class Seen:
         record = checked(caller, "record", record, whole)
         path = file if file is None or callable(file) else os.fspath(file)
         if place is None and path is None:
-            raise ArgumentError(f"{caller}: give place= or file=, with record= for a row of it")
+            raise ArgumentError(f"{caller}: pass place= or file=, with record= for one of its rows")
         if record is not None and path is None:
-            raise ArgumentError(f"{caller}: record={record} is a row of a file; give file= too")
+            raise ArgumentError(f"{caller}: record={record} is a row of a file; pass file= too")
         if stage is not None and stage not in (known := [*_sources(self._pipeline)]):
             raise ArgumentError(
-                f"{caller}: stage {brief(stage)} is no source; these are: {', '.join(known[:20])}"
+                f"{caller}: stage {brief(stage)} is not a source; sources: {', '.join(known[:20])}"
             )
         found: list[int] = []
         for block in self:
@@ -227,7 +227,7 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
     Raises:
         IndexError: There are fewer items than that number.
         PipelineError: Nothing tells what goes into the outputs of a stage of your own.
-        StateMismatch: A state belongs to another pipeline.
+        StateMismatch: A state belongs to a different pipeline.
         InvalidState: The later state comes first, was carried over by `rebase` after the
             items begin, or isn't where so many items lead; the last is known at once with
             random access, elsewhere at the end.
@@ -250,7 +250,7 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
         raise InvalidState(_carried(begin, end))
     if end.items < begin.items:
         raise InvalidState(
-            f"seen: since stands after {begin.items:,} items, the state after {end.items:,}: "
+            f"seen: since is after {begin.items:,} items, the state after {end.items:,}; "
             "since must be the earlier one"
         )
     entered(chain.machine, begin.position), entered(chain.machine, end.position)
@@ -265,6 +265,6 @@ def _carried(begin: State, end: State) -> str:
         return "seen: since was carried over to the pipeline by rebase, and the state was not"
     return (
         f"seen: the state was carried over to the pipeline by rebase after "
-        f"{end.rebased.items:,} items, which another one gave: ask that one for these, and pass "
-        "since=lz.rebase(its last state, pipeline) for those since then"
+        f"{end.rebased.items:,} items of a different pipeline; call seen with that one for these, "
+        "and pass since=lz.rebase(its last state, pipeline) for those since then"
     )

@@ -69,7 +69,7 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     found = followed(chain)
     for item in first_items(found.machine, state.position):
         return found.origins(item)
-    raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
+    raise IndexError(f"trace: there is no item after the state of {state.items:,} items")
 
 
 def _after(machine: Machine[Any], n: int) -> list[Any]:

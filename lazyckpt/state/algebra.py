@@ -205,7 +205,7 @@ def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, S
     first, last = (matching(as_state(each), pipeline) for each in (state, until))
     if last.items < first.items:
         raise InvalidState(
-            f"the states stand after {first.items:,} and {last.items:,} items: the later one "
+            f"the states are after {first.items:,} and {last.items:,} items; the later one "
             "must come second"
         )
     for each in (first, last):
@@ -290,8 +290,10 @@ class Difference(Pictured):
         lines = [", ".join(sizes)]
         if self.rebased is not None:
             own = self.rebased.own
-            where = "only reading tells which" if own is None else f"item {own:,} of its own"
-            lines.append(f"rebased after {self.rebased.items:,} items: there {where}")
+            where = "an unknown item" if own is None else f"item {own:,}"
+            lines.append(
+                f"rebased after {self.rebased.items:,} items, at {where} of the new pipeline"
+            )
         return lines
 
 
@@ -317,7 +319,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
     first, second = as_state(a), as_state(b)
     if first.stages != second.stages:
         changed = difference(first.stages, second.stages)
-        raise StateMismatch(f"the states belong to two pipelines:\n{changed.rstrip()}")
+        raise StateMismatch(f"the states belong to different pipelines:\n{changed.rstrip()}")
     pairs = zip(
         layers(first.stages, first.position), layers(second.stages, second.position), strict=True
     )

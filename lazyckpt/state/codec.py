@@ -55,7 +55,7 @@ class Rebased(NamedTuple):
 def parsed(text: str | bytes) -> Any:
     """Parse JSON of bounded length; raise a `ValueError` for anything that isn't plain JSON."""
     if len(text) > LONGEST:
-        raise ValueError(f"{len(text):,} characters are no state")
+        raise ValueError(f"{len(text):,} characters are too long for a state")
     return json.loads(
         text, parse_int=_short_int, parse_constant=_no_constant, object_pairs_hook=_no_twice
     )
@@ -100,7 +100,7 @@ def encode_stage(entry: Entry, part: Place) -> str:
 def decode_stages(found: Any) -> tuple[Entries, Position]:
     """Decode the result of `encode_stages`: return entries, and the position."""
     if not isinstance(found, list) or not found:
-        raise InvalidState(f"no stages of a pipeline: {brief(found)}")
+        raise InvalidState(f"not the stages of a pipeline: {brief(found)}")
     pairs = [_decode_stage(stage, number == 0) for number, stage in enumerate(found)]
     entries = tuple([entry for entry, _ in pairs])
     return entries, position_of(entries, [part for _, part in pairs])
@@ -109,22 +109,22 @@ def decode_stages(found: Any) -> tuple[Entries, Position]:
 def _decode_stage(found: Any, is_first: bool) -> tuple[Entry, Place]:
     kinds = [type(part) for part in found] if isinstance(found, list) else []
     if kinds[:2] != [str, dict] or len(kinds) > 4 or any(k is not list for k in kinds[3:]):
-        raise InvalidState(f"no stage of a pipeline: {brief(found)}")
+        raise InvalidState(f"not a stage of a pipeline: {brief(found)}")
     name, arguments, *rest = found
     own = None
     if rest and rest[0] is not None:
         own = decode(rest[0])
         if type(own) is not tuple or not _is_sound(own):
-            raise InvalidState(f"a place is made of tuples and ints >= 0, got {brief(own)}")
+            raise InvalidState(f"a position consists of tuples and ints >= 0, got {brief(own)}")
     pipelines, children = [], []
     for each in rest[1] if len(rest) > 1 else ():
         pipeline, place = decode_stages(each)
         pipelines.append(pipeline)
         children.append(place)
     if is_first and not rest:
-        raise InvalidState(f"a source without a place: {brief(found)}")
+        raise InvalidState(f"a source without a position: {brief(found)}")
     if pipelines and not is_first:
-        raise InvalidState(f"pipelines within a stage that joins none: {brief(found)}")
+        raise InvalidState(f"pipelines in a stage that joins none: {brief(found)}")
     entry = Entry(name, dumps(arguments), bool(rest), tuple(pipelines))
     return entry, Place(own, tuple(children))
 
@@ -146,13 +146,13 @@ def _short_int(text: str) -> int:
 
 
 def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON value")
+    raise ValueError(f"{text} is not a JSON value")
 
 
 def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
@@ -181,14 +181,14 @@ def content_of(found: Any, is_checked: bool) -> tuple[Content, Tracking | None]:
 def _check_version(version: Any) -> None:
     if version in (1, 2) and type(version) is int:
         raise InvalidState(
-            f"the state has format {version}, of before the first release, which nothing reads "
-            "any more: begin anew"
+            f"the state has format {version}, from before the first release, which can't be read "
+            "any more: start from the beginning"
         )
     if version != FORMAT or type(version) is not int:
         is_newer = type(version) is int and version > FORMAT
         raise InvalidState(
             f"the state has format {brief(version)}, this lazyckpt reads {FORMAT}"
-            + ("; a newer lazyckpt wrote it: upgrade" if is_newer else ", and none is that")
+            + ("; it was written by a newer lazyckpt: upgrade" if is_newer else "")
         )
 
 
@@ -204,7 +204,7 @@ def _body(found: Mapping[str, Any]) -> dict[str, Any]:
             del body[name]
     if {*body} - _OPTIONAL != {*_FIELDS} - _OPTIONAL:
         names = ", ".join(map(str, body))
-        raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
+        raise InvalidState(f"the state lacks a field or has an unknown one: {brief(names)}")
     return body
 
 
@@ -222,7 +222,7 @@ def _content(body: Mapping[str, Any]) -> Content:
     if not is_count(items):
         raise InvalidState(f"items must be an int >= 0, got {brief(items)}")
     if position == ():
-        raise InvalidState("the state has no place for its source")
+        raise InvalidState("the state has no position for its source")
     skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
     rebased = _rebased(body["rebased"], items) if "rebased" in body else None
     rank = _rank(body["rank"]) if "rank" in body else None
@@ -240,7 +240,7 @@ def _rebased(found: Any, items: int) -> Rebased:
         at, own = map(decode, found)
         if is_count(at) and at <= items and (own is None or is_count(own)):
             return Rebased(at, own)
-    raise InvalidState(f"no account of a rebase: {brief(found)}")
+    raise InvalidState(f"not a record of a rebase: {brief(found)}")
 
 
 def _rank(found: Any) -> Rank:
@@ -248,7 +248,7 @@ def _rank(found: Any) -> Rank:
         rank = Rank(*found)
         if rank.number < rank.of:
             return rank
-    raise InvalidState(f"no rank: {brief(found)}")
+    raise InvalidState(f"not a rank: {brief(found)}")
 
 
 def _tracking(found: Any) -> Tracking:
@@ -256,7 +256,7 @@ def _tracking(found: Any) -> Tracking:
         tracker, finished = found[0], decode(found[1])
         if isinstance(tracker, str) and len(tracker) <= _LONGEST_NAME and _are_ranges(finished):
             return tracker, finished
-    raise InvalidState(f"no account of what is finished: {brief(found)}")
+    raise InvalidState(f"not a record of finished items: {brief(found)}")
 
 
 def _are_ranges(found: Any) -> bool:
@@ -307,7 +307,8 @@ def _places(entries: Entries, position: Position) -> list[Place]:
         children, *own = position
         if type(children) is not tuple or len(children) != len(first.pipelines):
             raise InvalidState(
-                f"{cut(first.name)}: places {brief(children)} for {len(first.pipelines)} pipelines"
+                f"{cut(first.name)}: {len(first.pipelines)} pipelines, but positions "
+                f"{brief(children)}"
             )
         found.append(Place(tuple(own), children))
     else:
@@ -320,13 +321,13 @@ def position_of(entries: Entries, parts: Sequence[Place]) -> Position:
     first, *rest = parts
     if first.own is None:
         if any(part.own is not None for part in rest):
-            raise InvalidState(f"{cut(entries[0].name)} has no place, and a stage behind it has")
+            raise InvalidState(f"{cut(entries[0].name)} has no position, but a stage after it has")
         return ()
     position: Position = (first.children, *first.own) if entries[0].pipelines else first.own
     for entry, part in zip(entries[1:], rest, strict=True):
         if entry.owns:
             if part.own is None:
-                raise InvalidState(f"{cut(entry.name)} has no place, and the stages before it have")
+                raise InvalidState(f"{cut(entry.name)} has no position, but stages before it have")
             position = (position, *part.own)
     return position
 

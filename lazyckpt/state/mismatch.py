@@ -58,15 +58,16 @@ class Pair(NamedTuple):
         """Yield the differences, one line per stage."""
         if self.was is None or self.now is None:
             what = self._shown(self.now or self.was)
-            yield f"stage {prefix}{self.new or self.old}: {what} is {'new' if self.new else 'gone'}"
+            done = "added" if self.new else "removed"
+            yield f"stage {prefix}{self.new or self.old}: {what} was {done}"
             return
         if changed(self.was, self.now):
             yield f"stage {prefix}{self.new}: {self._shown(self.was)} -> {self._shown(self.now)}"
         for name in self.functions:
-            yield f"stage {prefix}{self.new}: {self.name}({name}) is another function"
+            yield f"stage {prefix}{self.new}: {self.name}({name}) is a different function"
         if self.inner:
             what = f"stage {prefix}{self.new}: {self.name}"
-            yield f"{what} joins pipelines of which a function is another one"
+            yield f"{what} joins pipelines with a different function"
         if "pipelines" in self.changed:
             pairs = zip_longest(self.was.pipelines, self.now.pipelines)
             for number, (one, other) in enumerate(pairs):
@@ -85,7 +86,7 @@ class Pair(NamedTuple):
 
 def _inner(old: Entries | None, new: Entries | None, label: str) -> Iterator[str]:
     if old is None or new is None:
-        yield f"pipeline {label}: {_brief(old or new)} is {'new' if old is None else 'gone'}"
+        yield f"pipeline {label}: {_brief(old or new)} was {'added' if old is None else 'removed'}"
     elif not alike(old, new):
         if _names(old) != _names(new):
             name = cut(str(new[0].known.get("name", "")))

@@ -32,7 +32,7 @@ def check_change(pair: Pair, chain: Chain) -> set[str]:
     if pair.name in registry and registry[pair.name].pointwise:
         return set() if registry[pair.name].keeps_items else {"blind"}
     if pair.was is not None and pair.was.owns:
-        raise refused(pair, "what it holds or counts would be lost")
+        raise refused(pair, "the items that it holds or counts would be lost")
     return {"here"}
 
 
@@ -63,17 +63,17 @@ def check_behind(
         if {"here", "any", "grown"} & (each or set()) and (
             dealt := _dealt_apart(behind)
         ) is not None:
-            where = f"ranks behind {dealt!r} stand at places of their own"
-            raise refused(pair, f"{where}: change only what is behind it")
+            where = f"ranks after {dealt!r} have different positions"
+            raise refused(pair, f"{where}: change only stages after it")
         if "lockstep" in (each or ()) and gone:
-            raise refused(pair, f"{gone[0].name} behind it had ranks at places of their own")
+            raise refused(pair, f"{gone[0].name} after it had ranks at different positions")
         if pair.new == 0 and not (pair.name in registry and registry[pair.name].pointwise):
             gone.append(pair)
         is_ordered = any(machine.rate.whole_epoch for _, machine, _ in behind)
         for call, machine, here in behind:
             for kind in sorted(each or ()):
                 if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
-                    raise refused(pair, f"{call!r} behind it {obstacle.replace('{}', pair.name)}")
+                    raise refused(pair, f"{call!r} after it {obstacle.replace('{}', pair.name)}")
         if pair.new:
             call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
             if pair.met:
@@ -82,7 +82,7 @@ def check_behind(
             if is_seed and is_amid(machine, position):
                 raise refused(pair, "seed decides the order; change it between two epochs")
             if pair.functions and any(each.items for each in held(machine, position)):
-                raise refused(pair, "it holds what the one before saw; change between epochs")
+                raise refused(pair, "it holds items of the removed stage; change between epochs")
             position = apart(machine, position)[0]
 
 
@@ -114,17 +114,17 @@ def _obstacle(
       output
     """
     if machine.rate.whole_epoch and wanted == "grown":
-        remedy = "go on with what was there until the epoch ends, and change {} then"
+        remedy = "keep the old data until the epoch ends, then change {}"
         return f"orders whole epochs; {remedy}" if is_amid(machine, here) else ""
     if machine.rate.whole_epoch and wanted != "blind":
         return "orders whole epochs"
     if wanted == "lockstep" and not in_lockstep(machine):
-        return "counts what it gives"
+        return "counts its outputs"
     is_held = wanted in ("blind", "here") or (wanted == "grown" and is_ordered)
     if is_held and any(each.items for each in held(machine, here)):
         looks = {"look", "predicate"} & {*call.functions.values()}
         if wanted != "blind" or looks or not machine.rate.is_fixed:
-            return f"holds what {{}} gave; put {{}} behind {call.name}, or change between epochs"
+            return f"holds items from {{}}; put {{}} after {call.name}, or change between epochs"
     return ""
 
 

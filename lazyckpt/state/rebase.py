@@ -37,9 +37,9 @@ def matching(state: State, chain: Chain) -> State:
     reasons = "".join(f"    {reason}\n" for reason in _reasons(state.stages, chain))
     remedy = _remedy(state, chain)
     raise StateMismatch(
-        "the state belongs to another pipeline:\n"
+        "the state belongs to a different pipeline:\n"
         f"{differences}{reasons}"
-        f"{remedy}strict=False takes it as it is"
+        f"{remedy}strict=False accepts it as it is"
     )
 
 
@@ -61,11 +61,11 @@ def check_rank(state: State, chain: Chain) -> None:
     rank = rank_of(chain.machine)
     if state.rank is not None and state.rank not in map(rank_of, chain.machines):
         raise StateMismatch(
-            f"the state is that of {state.rank} alone, and the pipeline is "
-            f"{f'that of {rank}' if rank else 'not divided among ranks'}: other ranks stand "
-            "elsewhere after as many items, so save and load the state of each rank "
-            "(a loader with group= has one for all); lz.reshard takes those of all to another "
-            "number of ranks, where that has a meaning"
+            f"the state is that of {state.rank} alone, but the pipeline is "
+            f"{f'that of {rank}' if rank else 'not divided among ranks'}. Other ranks are "
+            "elsewhere after as many items, so save and load one state per rank "
+            "(a loader with group= has one for all), or use lz.reshard to convert all states to a "
+            "different number of ranks"
         )
 
 
@@ -74,7 +74,7 @@ def _remedy(state: State, chain: Chain) -> str:
         followed(state, chain)
     except (InvalidState, SourceChanged):
         return ""
-    return "lz.rebase(state, pipeline) carries it over; "
+    return "use lz.rebase(state, pipeline) to carry it over; "
 
 
 def rebase(state: AnyState, pipeline: Chain) -> State:
@@ -156,7 +156,7 @@ def _check_named(found: State, pipeline: Chain, was: Chain | None) -> None:
         what, function = unnamed[0]
         raise StateMismatch(
             f"a state cannot follow this change: {what} is a function, which a state doesn't "
-            f"record, so it may be another one. {naming(function)}"
+            f"record, so it may be a different one. {naming(function)}"
         )
 
 
@@ -207,14 +207,14 @@ def _carried(
     with fitting(new):
         check_behind(pairs, wanted, chain, new)
     if before.machine.epoch(new) != chain.machine.epoch(new):
-        raise StateMismatch(f"the state stands beyond the end after {changes_of(pairs)}")
+        raise StateMismatch(f"the state is beyond the end after {changes_of(pairs)}")
     if any({"any", "grown"} & asked_of(pair, chain) for pair in pairs if pair.met):
         with fitting(new):
             apart = held_apart(before, chain, new)
         if apart is not None:
             call, is_known = apart
             raise StateMismatch(
-                f"the state {'stands' if is_known else 'may stand'} beyond the end after "
+                f"the state {'is' if is_known else 'may be'} beyond the end after "
                 f"{changes_of(pairs)}: {call!r} holds items up to there"
             )
     return new
@@ -314,20 +314,20 @@ def _rebuilt(
             continue
         part = parts[pair.old - 1]
         if (part.own is not None) != machine.owns:
-            raise refused(pair, "it keeps its place in another way")
+            raise refused(pair, "its position has a different form")
         if pair.new == 1:
             here = _source(pair, part, call)
         elif machine.owns:
             here = (here, *_rebased(pair, part.own or (), call))
             if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
-                raise refused(moved, f"{call!r} behind it keeps several places of what it gives")
+                raise refused(moved, f"{call!r} after it keeps several positions of its items")
             if pairs[0].changed and machine.rate.whole_epoch:
                 here = _still_ended(before.machines[pair.new - 1], machine, here)
     return here
 
 
 def _still_ended(before: Machine[Any], machine: Machine[Any], here: Position) -> Position:
-    """Return the end of an epoch, for a stage that orders whole epochs and was at the end before."""
+    """Return the end of an epoch, if the stage orders whole epochs and was at the end before."""
     is_amid = before.skip is not None and before.skip(here, 1)[1]
     if is_amid or machine.skip is None or not begun(before, here):
         return here
@@ -363,9 +363,9 @@ def _begun(
         if before is None and not epoch:
             before = items
         if before is None:
-            raise refused(pair, "only reading tells how many items came before it")
+            raise refused(pair, "the items before it can't be counted without reading the data")
         return (here, *call.combinator.elastic.inserted(before))
     machine = call.build(upstream._replace(init=lambda epoch: here))
     if machine.rate.whole_epoch and here != upstream.init(epoch):
-        raise refused(pair, "it orders whole epochs, of which a part is gone")
+        raise refused(pair, "it orders whole epochs, and the current one is partly delivered")
     return machine.init(epoch)

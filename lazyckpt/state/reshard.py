@@ -56,16 +56,16 @@ def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
     for rank, state in enumerate(found):
         if state.stages != found[0].stages:
             changed = difference(found[0].stages, state.stages)
-            raise StateMismatch(f"ranks 0 and {rank} have two pipelines:\n{changed.rstrip()}")
+            raise StateMismatch(f"ranks 0 and {rank} have different pipelines:\n{changed.rstrip()}")
     pairs = paired(found[0].stages, chain.entries)
     if any(pair.differs and pair.changed != [_NUMBER] for pair in pairs):
         changed = difference(found[0].stages, chain.entries)
-        raise StateMismatch(f"the states belong to another pipeline:\n{changed.rstrip()}")
+        raise StateMismatch(f"the states belong to a different pipeline:\n{changed.rstrip()}")
     divided = [number for number in range(len(pairs)) if _divides(chain, number)]
     if chain.calls[0].combinator.elastic.reshard is not None:
         if divided != [0]:
             again = chain.calls[divided[1]].name
-            raise StateMismatch(f"reshard: the lanes are divided once more, by {again}")
+            raise StateMismatch(f"reshard: the lanes are divided again, by {again}")
         return _dealt(found, chain, pairs[0])
     _check_inside(chain)
     if len(divided) > 1:
@@ -84,7 +84,7 @@ def _check_inside(chain: Chain) -> None:
     for inner in chain.calls[0].chains:
         if any(_divides(inner, number) for number in range(len(inner.calls))):
             raise StateMismatch(
-                f"reshard: put shard behind {chain.calls[0].name}, not into its pipelines"
+                f"reshard: put shard after {chain.calls[0].name}, not into its pipelines"
             )
         _check_inside(inner)
 
@@ -95,8 +95,8 @@ def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
     for call, machine in zip(chain.calls[1:], chain.machines[1:], strict=True):
         if machine.owns:
             raise StateMismatch(
-                f"lanes cannot change ranks: {call!r} behind them counts or holds what a rank "
-                "has had; put it into each lane"
+                f"lanes cannot change ranks: {call!r} after them counts or holds a rank's items; "
+                "put it into each lane"
             )
     positions = [state.position for state in states]
     num_shards, is_same = chain.calls[0].arguments[_NUMBER], not pair.changed
@@ -133,9 +133,9 @@ def _check_epochs(states: list[State], chain: Chain) -> None:
     for rank, epoch in enumerate(epochs):
         if epoch != epochs[0]:
             raise StateMismatch(
-                f"reshard: ranks 0 and {rank} are in epochs {epochs[0]} and {epoch}, and a rank's "
-                "lanes go from one to the next together; put repeat() into each lane, not behind "
-                "them, or save where all ranks are in one epoch"
+                f"reshard: ranks 0 and {rank} are in epochs {epochs[0]} and {epoch}, but a rank's "
+                "lanes start an epoch together; put repeat() into each lane, not after "
+                "them, or save while all ranks are in the same epoch"
             )
 
 
@@ -153,8 +153,8 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
         return states
     if apart:
         raise StateMismatch(
-            f"reshard: {apart[0]!r} behind {pair.name} counts or holds what a rank has had; "
-            "put it before, or read per rank by lanes"
+            f"reshard: {apart[0]!r} after {pair.name} counts or holds items of one rank; "
+            "put it before {pair.name}, or use lanes"
         )
     _check_agreement(states)
     if not pair.changed:
@@ -170,13 +170,13 @@ def _check_count(states: list[State], pair: Pair) -> None:
     wanted = pair.value(_NUMBER)
     if len(states) != wanted:
         raise StateMismatch(
-            f"reshard: {cut(pair.name)}(num_shards={brief(wanted)}) wants the states of "
+            f"reshard: {cut(pair.name)}(num_shards={brief(wanted)}) needs the states of "
             f"{brief(wanted)} ranks, got {len(states)}"
         )
     for rank, state in enumerate(states):
         if state.rank is not None and state.rank != (rank, wanted):
             raise StateMismatch(
-                f"reshard: in place of rank {rank}'s state there is that of {state.rank}"
+                f"reshard: expected the state of rank {rank}, got that of {state.rank}"
             )
 
 

@@ -34,7 +34,7 @@ class StageCost:
     items: float
 
     def __str__(self) -> str:
-        return f"stage {self.stage}, {self.name}: {_shown(self.items)} again"
+        return f"stage {self.stage}, {self.name}: re-reads {_shown(self.items)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class ResumeCost(Pictured):
         printer.text(str(self))
 
     def _legend(self) -> Legend:
-        told = {each.stage: f"{_shown(each.items)} again" for each in self.stages}
+        told = {each.stage: f"re-reads {_shown(each.items)}" for each in self.stages}
         return Legend(self.entries, told, (self._summary(),))
 
     def _summary(self) -> str:
-        return f"{_shown(self.items)} of the sources again"
+        return f"re-reads {_shown(self.items)} of the sources"
 
 
 def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
@@ -87,7 +87,7 @@ def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
     0 items of the sources again
     >>> windows = pairs | lz.flat_map(iter) | lz.block_shuffle(100, seed=0)
     >>> print(lz.resume_cost(windows, lz.state_at(windows, 1050)))
-    an unknown number of items of the sources again
+    re-reads an unknown number of items of the sources
     stage 3, flat_map: 1 item again
     stage 4, block_shuffle: 100 items again
     """

@@ -104,8 +104,8 @@ def _remedy(place: _Place) -> str:
         for name in map(place.previous, count(1)):
             with suppress(InvalidState):
                 items = _state(place, name).items
-                return f"that of {items:,} items before is lz.load({place.shown(name)!r})"
-    return "no whole state saved before is there"
+                return f"the previous one, {items:,} items, is lz.load({place.shown(name)!r})"
+    return "there is no previous whole state"
 
 
 def _keep(place: _Place, text: bytes, keep: int) -> None:
@@ -184,7 +184,7 @@ def write_file(name: str, content: bytes) -> None:
     with suppress(FileNotFoundError):
         mode = os.stat(name).st_mode
         if not stat.S_ISREG(mode):
-            raise OSError(f"{name} is there, and is no regular file")
+            raise OSError(f"{name} exists, and is not a regular file")
     try:
         with open(beside, "xb") as file:
             file.write(content)

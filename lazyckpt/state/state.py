@@ -237,7 +237,7 @@ class State(Pictured):
         text = joined(self._fields())
         text = f'{text[:-1]},"check":"{checksum(text)}"}}'
         if len(text) > LONGEST:
-            raise InvalidState(f"a state of {len(text):,} characters is too long to be read again")
+            raise InvalidState(f"a state of {len(text):,} characters is too long to be loaded")
         return text
 
     def _fields(self) -> dict[str, str]:
@@ -267,7 +267,7 @@ class State(Pictured):
         re-read may never end.
         """
         if not isinstance(text, (str, bytes)):
-            raise InvalidState(f"expected the JSON text of a state, got {brief(text)}")
+            raise InvalidState(f"expected the JSON string of a state, got {brief(text)}")
         try:
             found = parsed(text)
         except (ValueError, RecursionError) as error:
@@ -281,14 +281,14 @@ class State(Pictured):
         """Build a state from the dict of `to_dict` or `Run.state_dict`."""
         if isinstance(found, Mapping) and "ranks" in found:
             raise InvalidState(
-                "the state is that of all ranks of a loader with group=: load it into one"
+                "the state belongs to all ranks of a loader with group=; load it into such a loader"
             )
         own = _of_ranks(found)
         if len(own) > 1:
             raise InvalidState(
                 f"the states of {len(own)} ranks, not one: {brief(', '.join(map(str, own)))}; "
-                f"take that of one, such as found[{str(min(own))!r}], or lz.reshard all for "
-                "another number of ranks"
+                f"load that of one, such as found[{str(min(own))!r}], or use lz.reshard for a "
+                "different number of ranks"
             )
         return State.from_json(*own.values()) if own else _from(found, False)
 
@@ -346,15 +346,16 @@ def _facts(state: State) -> Iterator[str]:
     if state.rebased is not None:
         yield f"rebased after {plural(state.rebased.items, 'item')}"
     if state.rank is not None:
-        yield f"of {state.rank} alone"
+        yield f"{state.rank} only"
     if isinstance(state, TrackedState):
-        yield f"{count_of(state.finished):,} finished behind it"
+        yield f"{count_of(state.finished):,} finished after it"
 
 
 def _has_order(a: State, b: Any) -> bool:
     if isinstance(b, State) and a.stages != b.stages:
         raise StateMismatch(
-            f"states of two pipelines have no order: {_names(a.stages)} and {_names(b.stages)}"
+            "states of different pipelines have no order: "
+            f"{_names(a.stages)} and {_names(b.stages)}"
         )
     return isinstance(b, State)
 
@@ -448,8 +449,8 @@ def as_state(value: AnyState, ranks: Sequence[Rank | None] = ()) -> State:
     if isinstance(state, TrackedState):
         raise InvalidState(
             f"the state is one of lazyckpt.tracked, with {count_of(state.finished):,} items "
-            f"finished behind item {state.items:,}: go on with lazyckpt.tracked(run, state), or "
-            "pass its .base, which gives those again"
+            f"finished after item {state.items:,}; continue with lazyckpt.tracked(run, state), or "
+            "pass its .base, which repeats those items"
         )
     return state
 
@@ -462,8 +463,8 @@ def any_state(value: AnyState) -> State:
         return State.from_dict(value)
     if isinstance(value, PathLike):
         raise InvalidState(
-            f"expected a state, its JSON text or its dict, got the path {brief(value)}; "
-            "pass the text: path.read_text()"
+            f"expected a state, its JSON string or its dict, got the path {brief(value)}; "
+            "pass its contents: path.read_text()"
         )
     if isinstance(getattr(value, "state", None), State):
         raise InvalidState(f"expected a state, got {brief(value)}; pass its .state")

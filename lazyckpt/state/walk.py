@@ -136,9 +136,9 @@ class Walk:
 
 def _elsewhere(count: int) -> InvalidState:
     return InvalidState(
-        f"{count:,} items lead to another place than the state's, so that others came between: a "
-        "run that began in another epoch, or left one early; pass since=, or a first state, from "
-        "which on each item was taken"
+        f"{count:,} items don't lead to the state's position, so others came in between: a "
+        "run that began in a different epoch, or left one early; pass since=, or a first state, "
+        "from which on every item was delivered"
     )
 
 

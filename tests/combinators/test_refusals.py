@@ -21,9 +21,9 @@ def bucketed(size: Any = 2, **more: Any) -> Any:
 
 
 BAD_WEIGHTS: list[tuple[Any, str]] = [
-    ([1, -1], "finite numbers >= 0, and weight 1 is .*-1"),
+    ([1, -1], "finite numbers >= 0, but weight 1 is .*-1"),
     ([math.nan, 1], "weight 0 is .*nan"),
-    ([0, 0.0], "above 0 in at least one place"),
+    ([0, 0.0], "with at least one above 0"),
     ([1, math.inf], "weight 1 is .*inf"),
     (["1", 1], "weight 0 is '1'"),
     ([None, 1], "weight 0 is None"),

@@ -156,7 +156,7 @@ def test_what_a_mixture_cannot_follow(new: Any, reason: str) -> None:
 
 def test_a_window_behind_holds_a_mixture_to_its_weights() -> None:
     old, new = (lz.mix(LETTERS, w, seed=0) | lz.shuffle(4, seed=0) for w in ([1, 2, 3], [3, 2, 1]))
-    with pytest.raises(lz.StateMismatch, match=r"shuffle.* behind it holds what mix gave"):
+    with pytest.raises(lz.StateMismatch, match=r"shuffle.* after it holds items from mix"):
         lz.rebase(lz.state_at(old, 5), new)
 
 
@@ -206,7 +206,7 @@ def test_named_pipelines_of_a_mixture_go_on_each_where_it_was(
     head = list(islice(old, cut))
     state = lz.state_at(old, cut)
     if before != after:
-        with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+        with pytest.raises(lz.StateMismatch, match="belongs to a different pipeline"):
             lz.run(new, state)
     if not {*before} & {*after}:
         with pytest.raises(lz.StateMismatch, match="none of its pipelines remains"):

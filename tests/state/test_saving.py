@@ -104,7 +104,7 @@ def test_cut_off_at_any_length(data: st.DataObject) -> None:
     content = text[: data.draw(st.integers(0, len(text) - 1))]
     content += b"\0" * data.draw(st.integers(0, 4096))  # as some file systems have it
     spoil("memory://cut.json", content)
-    with pytest.raises(lz.InvalidState, match=r"memory:///?cut\.json: .*no whole state"):
+    with pytest.raises(lz.InvalidState, match=r"memory:///?cut\.json: .*no previous whole state"):
         lz.load("memory://cut.json")
 
 

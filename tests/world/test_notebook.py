@@ -230,7 +230,7 @@ def test_what_a_cell_shows_and_how_it_is_named() -> None:
         (run, "Run", "1 item"),
         (state, "State", "1 item"),
         (difference, "Difference", "+1 items"),
-        (cost, "ResumeCost", "2 items of the sources again"),
+        (cost, "ResumeCost", "re-reads 2 items of the sources"),
     ):
         (output,) = cell[1]
         assert f"<bdi>{title}</bdi>" in output["text/html"], output
