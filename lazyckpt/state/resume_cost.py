@@ -84,12 +84,12 @@ def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
     >>> import lazyckpt as lz
     >>> pairs = lz.source(range(10**6)) | lz.batch(2)
     >>> print(lz.resume_cost(pairs, lz.state_at(pairs, 1000)))
-    0 items of the sources again
+    re-reads 0 items of the sources
     >>> windows = pairs | lz.flat_map(iter) | lz.block_shuffle(100, seed=0)
     >>> print(lz.resume_cost(windows, lz.state_at(windows, 1050)))
     re-reads an unknown number of items of the sources
-    stage 3, flat_map: 1 item again
-    stage 4, block_shuffle: 100 items again
+    stage 3, flat_map: re-reads 1 item
+    stage 4, block_shuffle: re-reads 100 items
     """
     found = matching(as_state(state), runnable("resume_cost", pipeline))
     entered(pipeline.machine, found.position)

@@ -145,7 +145,7 @@ def test_behind_stages_that_leave_out_or_add_only_reading_tells() -> None:
     assert cost.stages == (lz.types.StageCost("4", "shuffle", 26),)
     assert str(cost).split("\n") == [
         "re-reads an unknown number of items of the sources",
-        "stage 4, shuffle: 26 items again",
+        "stage 4, shuffle: re-reads 26 items",
     ]
 
 
