@@ -1,8 +1,8 @@
-"""Values as JSON: arguments by their contents, one way, and positions, both ways.
+"""Values as JSON: arguments by their contents, in one direction, and positions, in both.
 
-Numbers and texts are themselves, and a tuple is a list. Every other value is an object with
-one key, its kind: `{"list": [1, 2]}`, `{"float": "nan"}`, `{"int64[3]": "1f0c..."}`.
-An `Entry` is a stage as a state has it; here is also the room that a state has for them.
+Numbers and strings represent themselves, and a tuple is a list. Any other value is an object
+with one key, its kind: `{"list": [1, 2]}`, `{"float": "nan"}`, `{"int64[3]": "1f0c..."}`.
+An `Entry` is a stage as recorded in a state; the size budget of entries is defined here too.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
 
 
 def digest(data: str | bytes) -> str:
-    """Sixteen hexadecimal digits that stand for a text or bytes."""
+    """Return sixteen hexadecimal digits that identify a string or bytes."""
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     return blake2b(data, digest_size=8).hexdigest()
 
 
 def content(value: Any, name: str | None = "", *, is_strict: bool = True) -> Any:
-    """An argument as JSON that is the same for equal values, in any process, and for no others.
+    """Return an argument as JSON that is the same for equal values only, in any process.
 
-    Credentials stay out: texts by the names that they are given as, and parts of texts.
+    Credentials are left out: strings by their argument names, and parts of strings.
 
     Args:
         value: The argument.
-        name: Its name, or None if it has none: any text may be a password then, so a digest
-            stands for it.
-        is_strict: If True, raise `Unfit` for a value without contents to compare; if False,
-            the name of its type stands for it.
+        name: Its name, or None if it has none: then any string may be a password, so a digest
+            represents it.
+        is_strict: If True, raise `Unfit` for a value without comparable contents; if False, the
+            name of its type represents it.
     """
     return (_STRICT if is_strict else _LENIENT).of(value, name)
 
 
 def check_content(value: Any) -> None:
-    """Raise `Unfit` if a value has no contents to compare. It reads no array and no pipeline."""
+    """Raise `Unfit` if a value has no comparable contents. Reads no arrays and no pipelines."""
     try:
         _UNREAD.of(value, "")
     except RecursionError:
@@ -76,7 +76,7 @@ def check_content(value: Any) -> None:
 
 
 def alike_functions(one: Any, other: Any) -> bool:
-    """Whether two functions do the same, as far as can be told: one code with like values."""
+    """Return whether two functions do the same, as far as can be seen: same code, equal values."""
     try:
         return _alike(one, other)
     except Exception:  # of what has itself, of variables without a value, out of an `==`
@@ -112,7 +112,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _held(value: Any) -> dict[str, Any]:
-    """What an object holds, by names: its variables and what is in its slots."""
+    """Return the attributes of an object: its variables and slots."""
     found: dict[str, Any] = {**getattr(value, "__dict__", {})}
     for kind in type(value).__mro__:
         slots: Any = vars(kind).get("__slots__", ())
@@ -126,7 +126,7 @@ def _held(value: Any) -> dict[str, Any]:
 
 
 def _parts(function: Any) -> list[Any]:
-    """What decides what a function does, but for what it reads by global names."""
+    """Return the parts that decide a function's behaviour, except global names that it reads."""
     if isinstance(function, partial):
         return [function.func, function.args, function.keywords]
     if isinstance(function, MethodType):
@@ -139,7 +139,7 @@ def _parts(function: Any) -> list[Any]:
 class _Contents:
     """Turns values into JSON.
 
-    - `is_strict`: whether a value without contents to compare is `Unfit`
+    - `is_strict`: whether a value without comparable contents raises `Unfit`
     - `is_read`: whether arrays and pipelines are read; they have contents in any case
     """
 
@@ -147,7 +147,7 @@ class _Contents:
         self._is_strict, self._is_read = is_strict, is_read
 
     def of(self, value: Any, name: str | None) -> Any:
-        """The contents of a value that is given as `name`."""
+        """Return the contents of a value passed as `name`."""
         if type(value) in _NUMBERS:
             return _number(value)
         if is_secret(name, value, in_data=True):
@@ -260,7 +260,7 @@ def _is_dense(tensor: Any) -> bool:
 
 
 def _tensor_bytes(value: Any) -> bytes:
-    """A tensor's bytes, also of types that NumPy lacks."""
+    """Return a tensor's bytes, also for types that NumPy lacks."""
     flat = value.detach().cpu().resolve_conj().resolve_neg().reshape(-1).contiguous()
     found: bytes = flat.view(sys.modules["torch"].uint8).numpy().tobytes()
     return found
@@ -271,14 +271,14 @@ def _key(key: Any, name: str | None) -> str | None:
 
 
 def _number(value: Any) -> Any:
-    """A number, None or a bool; JSON readers take ints from 2**53 on for floats."""
+    """Encode a number, None or a bool; JSON readers turn ints from 2**53 on into floats."""
     if type(value) is int:
         return value if -_EXACT < value < _EXACT else {"int": hex(value)}
     return encode(value)
 
 
 def encode(value: Any) -> Any:
-    """A position, or a user's own state, as JSON; `decode` makes it again."""
+    """Encode a position, or a user's own state, as JSON; `decode` restores it."""
     kind = type(value)
     if kind is int:
         return value if -_EXACT < value < _EXACT else {"int": _hex(value)}
@@ -296,7 +296,7 @@ def encode(value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """A position as JSON text: what `encode` makes of it, written."""
+    """Return a position as a JSON string, in the form of `encode`."""
     kind = type(value)
     if kind is int and -_EXACT < value < _EXACT:
         return str(value)
@@ -307,7 +307,7 @@ def written(value: Any) -> str:
 
 
 def decode(value: Any) -> Any:
-    """What `encode` was given."""
+    """Restore a value from the result of `encode`."""
     kind = type(value)
     if kind is list:
         return tuple([decode(v) for v in value])
@@ -345,12 +345,12 @@ _SHORT = 19  # for an argument where there is no room for all: as much as a dige
 
 
 class Entry(NamedTuple):
-    """A stage as a state has it.
+    """A stage as recorded in a state.
 
-    - `name`: its combinator's
-    - `arguments`: those that decide the order, as JSON
-    - `owns`: whether it has a place of its own
-    - `pipelines`: the entries of those that it joins
+    - `name`: name of the combinator
+    - `arguments`: the arguments that decide the order, as JSON
+    - `owns`: whether the stage has its own position
+    - `pipelines`: the entries of the pipelines that it joins
     """
 
     name: str
@@ -365,7 +365,7 @@ class Entry(NamedTuple):
         return found
 
     def with_arguments(self, arguments: Mapping[str, Any]) -> Entry:
-        """The same stage with other arguments."""
+        """Return the same entry with other arguments."""
         return self._replace(arguments=dumps(arguments))
 
 
@@ -373,11 +373,11 @@ Entries: TypeAlias = tuple[Entry, ...]
 
 
 def size(entries: Entries, free: int = 0) -> int:
-    """Characters that stages take of the room that there is for them, without their places.
+    """Return the characters that stages take from the budget of a state, without their positions.
 
     Args:
         entries: The stages.
-        free: Characters of each that don't count.
+        free: Number of characters per stage that don't count.
     """
     return sum(
         max(0, len(each.name) + len(each.arguments) + 6 - free)
@@ -387,29 +387,29 @@ def size(entries: Entries, free: int = 0) -> int:
 
 
 def has_room(entries: Entries) -> bool:
-    """Whether a state has room for stages as they are."""
+    """Return whether a state has room for stages as they are."""
     return size(entries) <= _ROOM_FOR_STAGES
 
 
 def room_for_texts(entries: Entries) -> int:
-    """Characters that there is room for, beside the stages, of what was left out."""
+    """Return the characters left in the budget for descriptions of skipped items."""
     return ROOM_WITH_TEXTS - size(entries)
 
 
 def forms(value: Any) -> tuple[Any, Any]:
-    """An argument as JSON, or its digest: where there is room for all, and where there is none."""
+    """Return an argument as JSON, or its digest: if there is room for all, and if there is none."""
     text = dumps(value)
     mark = f"#{digest(text)}" if len(text) > _SHORT else ""
     return (mark if len(text) > _LONG else value), mark or value
 
 
 def alike(old: Entries, new: Entries) -> bool:
-    """Whether two descriptions are of one pipeline, whichever has more in detail."""
+    """Return whether two descriptions are of the same pipeline, whichever has more detail."""
     return len(old) == len(new) and all(map(alike_stages, old, new))
 
 
 def alike_stages(old: Entry, new: Entry) -> bool:
-    """Whether two entries are of one stage."""
+    """Return whether two entries are of the same stage."""
     return old == new or (
         (old.name, old.owns, len(old.pipelines)) == (new.name, new.owns, len(new.pipelines))
         and not changed(old, new)
@@ -418,7 +418,7 @@ def alike_stages(old: Entry, new: Entry) -> bool:
 
 
 def changed(old: Entry, new: Entry) -> list[str]:
-    """The names of the arguments that differ, or that one of them lacks."""
+    """Return the names of the arguments that differ, or that one of them lacks."""
     before, after = old.known, new.known
     return [
         name

@@ -1,4 +1,4 @@
-"""How a function from arguments to a machine becomes a combinator."""
+"""Turning a function from arguments to a machine into a combinator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RIGID = Elastic()
 
 
 class Options(TypedDict, total=False):
-    """The keywords that `combinator` and `source_combinator` have in common."""
+    """The keywords that `combinator` and `source_combinator` share."""
 
     checks: Mapping[str, Check]
     validate: Callable[..., None]
@@ -108,7 +108,7 @@ def _register(combinator: Combinator) -> None:
 
 
 def _returned(build: Callable[..., Any], is_source: bool) -> Any:
-    """What users get, in place of the machine that is built: `Stage[A, B]` or `Pipeline[T]`."""
+    """Return the users' annotation, `Stage[A, B]` or `Pipeline[T]`, in place of the machine's."""
     found = signature_of(build)
     given = _item(found.return_annotation)
     if is_source:

@@ -1,4 +1,4 @@
-"""`Frozen`: values, whose attributes nothing sets once they are made."""
+"""`Frozen`: values whose attributes can't be set once they are built."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Frozen:
-    """A value. It is filled by way of `object.__setattr__`, or of its `__dict__`."""
+    """An immutable value. Its constructor uses `object.__setattr__`, or its `__dict__`."""
 
     __slots__ = ()
 

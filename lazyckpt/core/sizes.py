@@ -1,4 +1,4 @@
-"""About how large items are."""
+"""Approximate sizes of items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FLAT = {int, float, bool, complex, str, bytes, bytearray, type(None), range}
 
 
 def item_bytes(items: list[Any]) -> float:
-    """About how many bytes an item fills: the first one, or the last if that is larger."""
+    """Return the approximate bytes per item: of the first one, or of the last if that is larger."""
     try:
         size = _bytes(items[0]) if items else 0
         return size if len(items) < 2 else max(size, _bytes(items[-1]))

@@ -1,4 +1,4 @@
-"""Flows over views: items looked up in their order, many at once where they are there."""
+"""Flows over views: items looked up in order, many in one call if they are in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS_SHARE = 4  # times fewer than came before
 def viewing(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U]
 ) -> Callable[[Position], Flow[U]]:
-    """The flow of a machine that has this `skip` and this view."""
+    """Return the flow of a machine that has this `skip` and this view."""
     get = view.table.get
 
     def flow(position: Position) -> Flow[U]:
@@ -66,7 +66,7 @@ def viewing(
 def looked_up(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
 ) -> Iterator[Sequence[U]]:
-    """What a view has from a position on, in lists of 64, 512 and then `AT_ONCE` items."""
+    """Yield a view's items from a position on, in lists of 64, 512 and then `AT_ONCE` items."""
     table, size = view.table, 64
     while True:
         after, count = skip(position, size)
@@ -87,10 +87,10 @@ def looked_up(
 def read_ahead(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
 ) -> Iterator[Sequence[U]]:
-    """What a view has from a position on, in lists of one row at first, and of more if quick.
+    """Yield a view's items from a position on, in lists of one row at first, and more if quick.
 
-    A list has at most a quarter as many rows as came before it, so that who wants few has
-    few read in vain.
+    A list has at most a quarter as many rows as came before it, so that a reader of few rows
+    causes few unneeded reads.
     """
     rows, total, most, size = view.table.rows, 0, 1, 64
     assert rows is not None
@@ -126,7 +126,7 @@ def _one_by_one(view: View[U], position: Position, indices: list[int]) -> Iterat
 
 
 def items_at(table: Table[U], indices: Indices) -> Sequence[U]:
-    """The items at some indices, one by one or evenly spaced; `IndexError` if one isn't there."""
+    """Return the items at indices, one by one or evenly spaced; `IndexError` if one is missing."""
     if isinstance(indices, range) and indices.step > 0 and table.spaced is not None:
         items = table.spaced(indices)
         if len(items) < len(indices):
@@ -141,12 +141,12 @@ def at_once(
     position: Position,
     lists: Iterator[Sequence[U]],
 ) -> Flow[U]:
-    """The items of one list after another, as no code but ours runs to make them.
+    """Yield the items of one list after another, with no user code running in between.
 
     Args:
-        skip: The places amid them, as of a machine.
-        position: Where they begin.
-        lists: Of up to `AT_ONCE` items; an error is that of the next item.
+        skip: Function that computes the positions between them, as for a machine.
+        position: The position at which they begin.
+        lists: Lists of up to `AT_ONCE` items; an error belongs to the next item.
     """
     # Items up to the end of this list, what is left of it, and whether there are no more.
     at: tuple[int, Iterator[U], bool] = 0, iterate(()), False
