@@ -95,7 +95,7 @@ class Call(Frozen):
     def unnamed(self) -> Iterator[tuple[str, Any]]:
         """Yield functions in place of arguments that decide the order, which no state records.
 
-        They belong to this stage and the pipelines that it joins; each comes with its name in errors.
+        They belong to this stage and the pipelines that it joins. Each has its name for errors.
         """
         for name in self.combinator.elastic.changes:
             value = self._arguments.get(name)

@@ -92,7 +92,7 @@ class Share(NamedTuple):
         )
 
     def passed(self, rate: Rate) -> Share:
-        """Return the share of a stage after it; a stage with a varying rate yields in turns."""
+        """Return the share of a stage after it; if that changes the count, ranks take turns."""
         if rate == Rate():
             return self
         return self._replace(first=self.rank, every=self.ranks)

@@ -146,7 +146,7 @@ def as_failure(error: BaseException, calls: tuple[Call, ...]) -> Failure:
 
 
 def _generator_signal(error: BaseException) -> StopIteration | GeneratorExit | None:
-    """Return the StopIteration or GeneratorExit that an error is, or was before it left a generator.
+    """Return the StopIteration or GeneratorExit that an error is, or was within a generator.
 
     Either would end one of our generators without an error.
     """
@@ -171,7 +171,7 @@ def _place(call: Call) -> str:
 
 
 def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
-    """Return the calls an error may come from, at most three: tracebacks can't tell equal ones apart."""
+    """Return the calls an error may come from, at most three: tracebacks don't tell equal ones."""
     frames = list(_frames(error))
     ours = [i for i, frame in enumerate(frames) if _is_ours(frame)]
     every = list(_flatten(calls))

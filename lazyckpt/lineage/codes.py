@@ -63,7 +63,7 @@ class Codes:
         return min(_EPOCHS, (_BITS - self._places) // 2)
 
     def code(self, source: int, epoch: int, place: int) -> int:
-        """Return the code of an item. The next indices have the next codes, up to a multiple of `page`."""
+        """Return the code of an item. Codes of later indices follow, up to a multiple of `page`."""
         bits = self._epochs
         key = source, epoch >> bits, place >> self._places
         number = self._known.get(key)

@@ -1,4 +1,4 @@
-"""Expansions: the items that a function makes of one, under `flat_map` and its like."""
+"""Expansions: the outputs that a function makes of one item, for `flat_map` and similar stages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ B = TypeVar("B")
 
 
 def expanded(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
-    """The items of `fn(item)` for every item, one after another."""
+    """Yield the items of `fn(item)` for each item."""
 
     def flow(position: Position) -> Flow[B]:
         first, inside = position
@@ -83,13 +83,13 @@ def expanded(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) ->
 
 
 def check_inside(stage: str, inside: Position) -> None:
-    """Check how far an expansion is; what a pipeline's position is only `opened` can tell."""
+    """Check the position within an expansion; only `opened` can check that of a pipeline."""
     if type(inside) is not tuple:
         within(stage, inside)
 
 
 def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
-    """An expansion from where it stood: a count for an iterable, a position for a pipeline."""
+    """Open an expansion at a position: a count for an iterable, otherwise a pipeline's."""
     if isinstance(expansion, Pipeline):
         inner: Machine[B] = expansion.machine
         start = inner.init(epoch) if inside == 0 else inside
@@ -116,5 +116,5 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
 
 
 def _counting(items: Iterator[B], reached: Callable[[], int], start: int) -> Flow[B]:
-    """A flow whose position is how many items come before it."""
+    """A flow whose position is the number of items before it."""
     return Flow(items, reached, taken=lambda: reached() - start, before=lambda: reached() - 1)

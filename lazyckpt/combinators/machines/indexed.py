@@ -1,4 +1,4 @@
-"""Data with indices as machines: how they are walked through, and looked up."""
+"""Machines of indexable data: iterating over them, and looking items up."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def indexed(
     look: Callable[[], None] = lambda: None,
     block_starts: BlockStarts | None = None,
 ) -> Machine[T]:
-    """The machine of `length` items that a table has.
+    """Build the machine of the `length` items of a table.
 
     Args:
-        name: What errors call the source.
-        length: How many items.
+        name: Name for errors.
+        length: Number of items.
         table: The items.
-        walks: From an epoch and an index to the items from there on.
-        look: Raises `SourceChanged` where there are more or fewer items now.
-        block_starts: As of `View`.
+        walks: Function from an epoch and an index to the items from there on.
+        look: Function that raises `SourceChanged` if the number of items has changed.
+        block_starts: As for `View`.
     """
 
     get = table.get
@@ -92,7 +92,7 @@ def indexed(
 
 
 def by_index(data: Any, length: int) -> Machine[Any]:
-    """The machine of a sequence, an array or a map-style data set."""
+    """Build the machine of a sequence, an array or a map-style dataset."""
     if isinstance(data, np.ndarray):
         values = read_only(np.asarray(data))  # rows of a memory map are plain arrays
         table = Table(
@@ -118,7 +118,7 @@ def _slice(indices: range) -> slice:
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:
-    """The machine of a data frame, whose rows are dicts, or of a series."""
+    """Build the machine of a data frame, whose rows are dicts, or of a series."""
     found = frame_columns(data)
     table = _values(found) if isinstance(found, Column) else _rows(found)
     look = _watching(data, length)
@@ -140,7 +140,7 @@ def _watching(data: Sized, length: int) -> Callable[[], None]:
 
 
 def _block_starts(data: Any) -> BlockStarts | None:
-    """Where the blocks of data begin that say so."""
+    """Return a function for the block starts of data that have them."""
     starts = getattr(data, "block_starts", None)
     if starts is None:
         return None
@@ -196,7 +196,7 @@ def _stacked(column: Column, indices: Indices) -> Any:
 
 
 def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
-    """By a sequence's own iterator; that of a list would go on into what is appended."""
+    """Iterate by a sequence's own iterator; a list's would continue into appended items."""
 
     def walk(epoch: int, index: int) -> Flow[Any]:
         items = iterate(data, index)
@@ -222,7 +222,7 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
 
 
 def _whole(items: Any, block: Iterator[Any], look: Callable[[], None]) -> Iterator[Iterator[Any]]:
-    """One block, of a sequence's own iterator; to close this ends both."""
+    """Yield one block, a sequence's own iterator; closing this ends both."""
     stop = end  # at the interpreter's end, the module's names may be gone
     try:
         yield block
@@ -251,7 +251,7 @@ def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
 
 
 def looking_up(get: Callable[[int], Any], length: int) -> Walks:
-    """By an index each, of what doesn't change its length."""
+    """Iterate by index, over data that don't change their length."""
 
     def walk(epoch: int, index: int) -> Flow[Any]:
         ticks = iterate(range(index, length))
@@ -263,7 +263,7 @@ def looking_up(get: Callable[[int], Any], length: int) -> Walks:
 def _sliced(
     rows: Callable[[int, int], Sequence[Any]], length: int, size: int = _BLOCK
 ) -> Callable[[int], Iterator[Sequence[Any]]]:
-    """Blocks of so many rows, from an index on."""
+    """Yield blocks of a given number of rows, from an index on."""
 
     def blocks(index: int) -> Iterator[Sequence[Any]]:
         while index < length and (some := rows(index, min(index + size, length))):
@@ -276,7 +276,7 @@ def _sliced(
 def _in_blocks(
     blocks: Callable[[int], Iterator[Sequence[Any]]], look: Callable[[], None] = lambda: None
 ) -> Walks:
-    """By many at once, which are there when the first of them is given."""
+    """Read many items in one call; all exist when the first is yielded."""
 
     def walk(epoch: int, index: int) -> Flow[Any]:
         here: tuple[Iterator[Any], int] = _NONE, index  # a block, and the index behind it

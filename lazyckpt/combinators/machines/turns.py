@@ -1,4 +1,4 @@
-"""`Turns`: machines that give items in turn, under `interleave` and `lanes`."""
+"""`Turns`: machines that take turns, for `interleave` and `lanes`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ A = TypeVar("A")
 
 
 class Turns(Generic[A]):
-    """Machines that give items in turn, as a machine.
+    """A machine that takes items from several machines in turn.
 
-    Its own part: which have ended, as bits; whose turn it is; how many items
-    were given in that turn.
+    Its own part of the position: which have ended, as bits; whose turn it is; how many items were
+    yielded in that turn.
     """
 
     def __init__(self, machines: Sequence[Machine[A]], block_length: int = 1) -> None:
@@ -53,7 +53,7 @@ class Turns(Generic[A]):
         within(name, given, self.block_length - 1)
 
     def turned(self, turn: int, given: int, ended: int) -> tuple[int, int]:
-        """Whose turn it is, those passed over that have ended or had theirs."""
+        """Return whose turn it is, skipping those that have ended or have had theirs."""
         if given == self.block_length:
             turn, given = (turn + 1) % self.width, 0
         while ended >> turn & 1 and ended + 1 < 1 << self.width:
@@ -83,7 +83,7 @@ class Turns(Generic[A]):
         noted: int | None = 0  # None if all may have moved since
 
         def rounds() -> Iterator[Iterator[A]]:
-            """The items until one pipeline ends, then those until the next one does."""
+            """Yield the items until one pipeline ends, then those until the next one does."""
             nonlocal ended, turn, given, order, before, taken, noted
             streams = [iter(each) for each in flows]
             while ended + 1 < 1 << self.width:
@@ -102,7 +102,7 @@ class Turns(Generic[A]):
                 noted = None
 
         def whose() -> tuple[int, int]:
-            """Whose turn it is, and how many items were given in it."""
+            """Return whose turn it is, and how many items were yielded in it."""
             blocks, inside = divmod(given + taken(), block_length)
             return order[blocks % len(order)], inside
 
@@ -126,7 +126,7 @@ class Turns(Generic[A]):
         taken, left = [0] * self.width, n
 
         def give() -> None:
-            """Go through the rest of one turn."""
+            """Take the rest of one turn."""
             nonlocal ended, turn, given, left
             some = min(self.block_length - given, has[turn] - taken[turn], left)
             taken[turn], left, given = taken[turn] + some, left - some, given + some
@@ -180,10 +180,10 @@ class Turns(Generic[A]):
 
 
 class _Rounds:
-    """Where items are, of machines that have so many and give them in turn.
+    """The arrangement of items of machines of known lengths that take turns.
 
-    - `order`: whose turn it is in a round, each with how many it has
-    - `first`: how many more of number `turn` come before the first round
+    - `order`: whose turn it is in a round, each with its number of items
+    - `first`: how many more items of number `turn` come before the first round
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class _Rounds:
         self._found: dict[int, list[tuple[int, float]]] = {}
 
     def find(self, n: int) -> tuple[int, int]:
-        """Which machine has the item behind n others, and behind how many of its own."""
+        """Return the machine of the item n items further on, and its number within that machine."""
         first, block_length = self._first, self._block_length
         if n < first:
             return self._turn, n
@@ -223,7 +223,7 @@ class _Rounds:
         return number, taken + (first if number == self._turn else 0)
 
     def _active(self, ended: int) -> list[tuple[int, float]]:
-        """Those that still have items where so many have ended."""
+        """Return the machines that still have items after a number of them have ended."""
         found = self._found.get(ended)
         if found is None:
             taken = self._taken[ended]
@@ -232,7 +232,7 @@ class _Rounds:
 
 
 def _rounds(left: int, rest: list[int], block_length: int) -> int:
-    """How many times it goes round before the last of `left` items; `rest`: what each one has."""
+    """Return the rounds before the last of `left` items; `rest` is the number of items of each."""
     low, high = 0, max(rest, default=0) // block_length + 1
     while low < high:
         middle = (low + high + 1) // 2
