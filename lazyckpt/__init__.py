@@ -228,7 +228,7 @@ __all__ = [
     "zip",
 ]
 
-_MODULES = {  # what is imported when a name of it is asked for
+_MODULES = {  # imported when one of its names is first used
     "combinators.add_cu_seqlens": "add_cu_seqlens",
     "combinators.batch": "batch stack",
     "combinators.block_shuffle": "block_shuffle",
@@ -295,7 +295,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tracking": "tracked",
 }
 _INTEGRATIONS = "accelerate", "grain", "jax", "lightning", "prometheus", "torch", "transformers"
-_PACKAGES = {  # imported when asked for, since some bring a framework along
+_PACKAGES = {  # imported on first use, because some import a framework
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing", "types")},
     **{name: f"lazyckpt.integrations.{name}" for name in _INTEGRATIONS},
 }

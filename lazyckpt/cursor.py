@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MARK_INTERVAL = 1e-3  # seconds of work that an error may make a run do again
-_MARK_COST = 50  # or this many times what a mark takes, if that is more
+_MARK_INTERVAL = 1e-3  # seconds of work that a run may have to repeat after an error
+_MARK_COST = 50  # or this multiple of the time for a mark, if that is more
 _MAX_STRIDE = 1024  # items between two looks at the clock
 
 
@@ -111,7 +111,7 @@ class Cursor(Generic[T]):
         if opened is None:
             return self.mark.items + self.mark.behind
         found = opened.before + opened.counted()
-        return found if self.opened is opened else self.delivered()  # a signal's handler closed it
+        return found if self.opened is opened else self.delivered()  # a signal handler closed it
 
     def here(self) -> Mark:
         """Return the last delivered item's mark; the old one if another item is being computed."""
@@ -121,7 +121,7 @@ class Cursor(Generic[T]):
         skipped = self.skip_log.before_delivered()
         position, counted = opened.place()
         found = Mark(position, opened.before + counted, skipped)
-        return found if self.opened is opened else self.mark  # a signal's handler closed it
+        return found if self.opened is opened else self.mark  # a signal handler closed it
 
     def find(self) -> Mark:
         """Return the last delivered item's mark in any case, by re-reading on a second machine."""
@@ -171,7 +171,7 @@ class Cursor(Generic[T]):
                 lambda: (snapshot(), size - remaining(ticks)),
                 ticks,
             )
-            # A signal's handler may have closed it.
+            # A signal handler may have closed it.
             self.opened = begun if self.opened is opened else self.opened
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class Cursor(Generic[T]):
     def set_mark(self) -> None:
         """Mark the flow's position, unless it contains a user's own state that can't be stored."""
         if self.opened is not None:
-            with suppress(InvalidState):  # raised when somebody asks for the state
+            with suppress(InvalidState):  # raised when the state is read
                 self.mark = self.here()
 
     def jump(self) -> None:
@@ -292,7 +292,7 @@ def prepared(pipeline: Chain, executor: Executor | None, *, skips: bool) -> Exec
     made = _skipping(pipeline, skip_log) if skips else pipeline
     session = None if executor is None else executor.open(made)
     machine = made.machine if session is None else session.machine
-    if machine is not pipeline.machine:  # made of data that may have changed since
+    if machine is not pipeline.machine:  # the data may have changed since
         pipeline.machine.check(pipeline.machine.init(0))
     skip_log.is_direct = skip_log.is_direct or session is None
     cursor: Cursor[T] = Cursor(machine, skip_log, partial(_again, pipeline, skips=skips))
@@ -314,10 +314,10 @@ def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:
 
 def _skipping(pipeline: Chain, skip_log: SkipLog) -> Chain:
     """Return the pipeline that skips failing items."""
-    module = import_module("lazyckpt.failures.skipping")  # when something is to be
+    module = import_module("lazyckpt.failures.skipping")  # only needed with on_error="skip"
     found: Chain = module.skipping(pipeline, skip_log)
     try:
-        found.machine  # noqa: B018  # built here, where it is known what an error comes of
+        found.machine  # noqa: B018  # built here, where the cause of an error is known
     except ArgumentError as error:
         raise ArgumentError(
             f'{error}; on_error="skip" removes random access where items may be skipped, so put it '

@@ -250,7 +250,7 @@ def _composite(
         return type(made)((*made.calls, Call(known, arguments, written_at(), len(made.calls))))
 
     known: Combinator = marked.combinator._replace(public=public)
-    public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it
+    public.combinator = known  # type: ignore[attr-defined]  # unpickled calls find it here
     return public
 
 

@@ -28,11 +28,11 @@ from lazyckpt.stats import RunClock, Stats
 
 T = TypeVar("T")
 
-# A block, weakly, so that a loop which is left lets go of the run, and its ticks.
+# A weak reference to a block, so that an abandoned loop releases the run; and its ticks.
 _UnderWay: TypeAlias = tuple[Callable[[], Any], Iterator[bool]]
 _NO_BLOCK: _UnderWay = (lambda: None, iter(()))
 _NO_ITEM: Any = object()
-_FEW = 64  # items that two processes make in about the time that it takes them to begin anew
+_FEW = 64  # items that two processes compute in about the time of a restart
 
 
 class Delivery(Generic[T]):
@@ -60,7 +60,7 @@ class Delivery(Generic[T]):
         self._rebased: Rebased | None = None
         self._timer = MarkTimer()
         self._clock = RunClock()
-        self._before = 0  # items that others have delivered, or that were passed over
+        self._before = 0  # items delivered by earlier cursors, or skipped
         self._under_way = _NO_BLOCK
 
     def _use(self, execution: Execution[T]) -> None:
@@ -69,13 +69,13 @@ class Delivery(Generic[T]):
 
     def state(self) -> State:
         """The state after the last delivered item."""
-        # There may be one for each item: so no more calls than it takes.
+        # There may be one per item, so make as few calls as possible.
         cursor = self.cursor
         opened, block = cursor.opened, self._under_way[0]()
         is_at_rest = block is None or not block.gi_running or self.session is not None
         if opened is not None and is_at_rest and not self._skips:
             position, counted = opened.place()
-            items, skipped = opened.before + counted, cursor.mark.skipped  # more are not left out
+            items, skipped = opened.before + counted, cursor.mark.skipped  # no more are skipped
             if cursor.opened is opened:
                 return State(self._entries, items, position, skipped, self._rebased, self._rank)
         here = self.here()
@@ -104,7 +104,7 @@ class Delivery(Generic[T]):
             return here
         try:
             if is_at_rest and not self.is_closed:
-                cursor.open()  # and go on from there, so that nothing is read a third time
+                cursor.open()  # and continue from there, so that nothing is read a third time
                 return cursor.here()
             return cursor.find()
         except Exception as error:
@@ -245,14 +245,14 @@ class Delivery(Generic[T]):
             chunk = chunks.next_chunk()
         except BaseException as error:
             self.drop()
-            if self.is_closed and isinstance(error, TaskLost):  # by a signal's handler
+            if self.is_closed and isinstance(error, TaskLost):  # by a signal handler
                 self.close()  # of workers that were about to start
                 return None
             return raising(self._annotated(error))
         finally:
             self._waiting_in = 0
             self._clock.add_wait(perf_counter() - begun)
-        if self.is_closed or self.cursor.flow is not flow:  # by a signal's handler meanwhile
+        if self.is_closed or self.cursor.flow is not flow:  # by a signal handler meanwhile
             return iter(())
         if chunk is None:
             self._end()
@@ -265,7 +265,7 @@ class Delivery(Generic[T]):
             flow, opened, begun = cursor.open(), cursor.opened, perf_counter()
             if opened is None or flow.blocks is None or flow.fn is not None:
                 return
-            yield flow.block  # what is left of it
+            yield flow.block  # the rest of it
             clock, blocks = self._clock, flow.blocks
             for _, block in zip(
                 ticks, clock.timed(blocks) if clock.is_watching else blocks, strict=False
@@ -274,12 +274,12 @@ class Delivery(Generic[T]):
                     put_back(flow, block)
                     return
                 flow.block = block
-                if cursor.opened is not opened:  # closed by a signal's handler meanwhile
+                if cursor.opened is not opened:  # closed by a signal handler meanwhile
                     return
                 yield block
         except BaseException as error:
             if isinstance(error, GeneratorExit) and is_raised_here(error):
-                raise  # this was closed, where else a function raised it
+                raise  # this generator was closed; otherwise a function raised it
             self.drop()
             raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
         if cursor.opened is opened:
@@ -294,7 +294,7 @@ class Delivery(Generic[T]):
             cursor.count(ticks)
             fn, begun, before = flow.fn, perf_counter(), cursor.delivered()
             items = islice(flow.pull, size)
-            if cursor.flow is not flow:  # closed by a signal's handler meanwhile
+            if cursor.flow is not flow:  # closed by a signal handler meanwhile
                 return
             if (clock := self._clock).is_watching:
                 waiting_since = begun
@@ -312,9 +312,9 @@ class Delivery(Generic[T]):
                     item = _NO_ITEM
         except BaseException as error:
             if isinstance(error, GeneratorExit) and is_raised_here(error):
-                raise  # this was closed, where else a function raised it
+                raise  # this generator was closed; otherwise a function raised it
             if item is _NO_ITEM:
-                fn = None  # which is not to blame: who reads the traceback finds what it holds
+                fn = None  # not to blame: notes are made of what the traceback holds
             self.drop()
             raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
         if cursor.flow is not flow:  # dropped in the middle of an item
@@ -336,7 +336,7 @@ class Delivery(Generic[T]):
         """Close the flow. Blocks end first, because none may continue with the flow's items."""
         if self.cursor.flow is None:
             return
-        if self.session is not None:  # whose positions are right after an error too
+        if self.session is not None:  # its positions are valid after an error too
             self.cursor.set_mark()
         self._end_block()
         self.cursor.close()
@@ -413,5 +413,5 @@ def raising(error: BaseException) -> Iterator[Any]:
     try:
         raise error
     finally:
-        del error  # its traceback has this frame, which would be a cycle
-    yield  # type: ignore[unreachable]  # which makes it a generator
+        del error  # its traceback contains this frame: avoid a cycle
+    yield  # type: ignore[unreachable]  # makes this a generator

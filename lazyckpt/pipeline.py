@@ -76,15 +76,15 @@ class Stage(Chain, Generic[Taken, Given]):
             return data | self  # type: ignore[return-value]  # a fragment, as by toolz.compose
         return data | self if isinstance(data, Pipeline) else self.__ror__(data)
 
-    if not TYPE_CHECKING:  # to a type checker a stage is no iterable
+    if not TYPE_CHECKING:  # for type checkers, a stage is not iterable
 
         def __iter__(self):
             raise TypeError(f"{self!r} has no source to iterate over; write source(data) | ...")
 
 
 if TYPE_CHECKING:
-    # To type checkers alone: stages that give, of an item of any type, that or something made
-    # of it, as no `Stage[A, B]` can say. `Taken` is what they ask of it, `object` for nothing.
+    # For type checkers only: stages that take items of any type, and yield them or something made
+    # of them; `Stage[A, B]` can't express that. `Taken` is the required type, `object` for any.
 
     class Keeping(Stage[Taken, Any]):
         """Yields items as it takes them."""

@@ -18,7 +18,7 @@ from lazyckpt.run import Run
 
 T = TypeVar("T")
 
-_SHOWN = 50  # items that a table has
+_SHOWN = 50  # items per table
 _NAMES = ("item", "type", "shape", "dtype", "size", "values")
 
 
@@ -103,5 +103,5 @@ def head(pipeline: Pipeline[T], n: int = 3) -> Head[T]:
 def _message(error: Exception) -> str:
     try:
         return masked(str(error))
-    except Exception:  # of somebody's own __str__
+    except Exception:  # a user's own __str__
         return ""

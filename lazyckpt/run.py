@@ -177,7 +177,7 @@ class Run(Iterator[T], Pictured):
         for item in self:
             try:
                 state = delivery.state()
-            except BaseException:  # the item has gone no further, so it comes again
+            except BaseException:  # the item was not delivered, so deliver it again
                 delivery.take_back()
                 raise
             yield item, state
@@ -268,13 +268,13 @@ class Run(Iterator[T], Pictured):
         return lasting(self._delivery.blocks)
 
     def __next__(self) -> T:
-        if get_ident() != self._thread:  # two in one chain of C code would end it, or worse
+        if get_ident() != self._thread:  # two threads in one chain of C code would end it, or worse
             self._delivery.check_free()
             self._items, self._thread = lasting(self._delivery.blocks), get_ident()
         while True:
             try:
                 return next(self._items)
-            except StopIteration:  # also after an interrupt, and where a state was loaded
+            except StopIteration:  # also after an interrupt, or after a state was loaded
                 self._items = lasting(self._delivery.blocks)
                 self._delivery.check_open()
                 if self._delivery.is_ended:
@@ -289,7 +289,7 @@ class Run(Iterator[T], Pictured):
     def _legend(self) -> Legend:
         try:
             state = self.state
-        except Exception as error:  # of what no state can hold
+        except Exception as error:  # a state that can't be stored
             found = plural(self._delivered, "item"), f"{type(error).__name__}: {error}"
             return Legend(self.pipeline, {}, found)
         told = state._legend()

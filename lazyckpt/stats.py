@@ -69,7 +69,7 @@ class RunClock:
         self.waited, self.is_watching = 0.0, False
         self._begun: float | None = None
         self._before = 0.0
-        self._unwatched: float | None = None  # seconds before anybody watched
+        self._unwatched: float | None = None  # seconds before waiting was measured
 
     def start(self) -> None:
         """Start the clock, unless it is running."""

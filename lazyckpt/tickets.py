@@ -70,8 +70,8 @@ class InFlight(Generic[T]):
         self.tracker, self.after = tracker, after
         self._session, self._timeout, self._clock = new_name(), timeout, clock
         self._given: dict[int, _Given[T]] = {}  # by number, in rising order
-        self._deadlines: dict[int, float] = {}  # by number, the first to come first
-        self._due: set[int] = set()  # to be given again
+        self._deadlines: dict[int, float] = {}  # by number, earliest first
+        self._due: set[int] = set()  # to be delivered again
 
     def __len__(self) -> int:
         return len(self._given)
@@ -108,7 +108,7 @@ class InFlight(Generic[T]):
     def give(self, item: T, after: State) -> tuple[Ticket, T]:
         """Deliver an item for the first time; the run is then in the state `after`."""
         number, found = self.after.items, _Given(item, self.after)
-        # An interrupt may come at any time: then the item is made again.
+        # An interrupt may come at any time: then the item is computed again.
         self._given[number] = found
         self.after = after
         return self._ticketed(number, found)

@@ -17,7 +17,7 @@ from lazyckpt.state.state import AnyState, TrackedState, any_state, flat
 from lazyckpt.tickets import InFlight, Ticket, new_name
 
 T = TypeVar("T")
-_HEARD = 0.5  # seconds, as a signal that comes just before a thread waits is not heard meanwhile
+_HEARD = 0.5  # seconds; a signal just before a thread waits is handled only after the wait
 
 
 class Tracked(Iterator[tuple[Ticket, T]]):
@@ -40,7 +40,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         self._timeout = inf if timeout is None else timeout
         self._max_wait = inf if max_wait is None else max_wait
         self._changed = Condition()
-        self._puller: int | None = None  # the thread that has the run make an item
+        self._puller: int | None = None  # the thread in which the run computes an item
         self._is_closed = False
         self._begin(state)
 
@@ -54,10 +54,10 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         if state is not None:
             self._run.load_state_dict(base)
         self._in_flight: InFlight[T] = InFlight(tracker, base, self._timeout, self._clock)
-        self._finished = finished  # in the state that it began with, and not yet passed over
+        self._finished = finished  # in the initial state, and not yet skipped
         self._is_ended = False
         self._pairs = self._run.with_state()
-        self._is_settled = True  # so that the run stands there
+        self._is_settled = True  # so that the run is at that position
 
     def __iter__(self) -> Iterator[tuple[Ticket, T]]:
         return self
@@ -247,7 +247,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         self._pass_over()
         pair = next(self._pairs, None)
         with self._changed:
-            if self._in_flight is not in_flight:  # the pipeline's own function has gone elsewhere
+            if self._in_flight is not in_flight:  # a function of the pipeline has moved the run
                 return None
             if pair is None:
                 self._is_ended = self._is_settled = True

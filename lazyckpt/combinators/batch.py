@@ -22,11 +22,11 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Listing, Stage
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
-_SMALL = 1 << 15  # bytes of an item; from there on `np.stack` is as fast
+_SMALL = 1 << 15  # bytes per item; from this size on `np.stack` is as fast
 
 
 class _Batch(Protocol):
@@ -266,7 +266,7 @@ def stack(items: Sequence[Any]) -> Any:
             _alike(items, "shape", np.shape)
         is_plain = types == {np.ndarray} and first.dtype.kind in "biufc"
         if is_plain and first.nbytes < _SMALL and len({*map(_DTYPE, items)}) == 1:
-            return np.array(items)  # in a third of the time
+            return np.array(items)  # takes a third of the time
         return unrounded("stack", np.stack(items), items)
     if isinstance(first, (bool, int, float, complex, np.generic)):
         for number, item in enumerate(items):

@@ -26,7 +26,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Listing
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 
 def _size(value: Any) -> Any:

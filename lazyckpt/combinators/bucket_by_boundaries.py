@@ -28,9 +28,9 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.pipeline import Listing
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
-_BLOCK = 256  # items read between places to go on from, where none has to be given soon
+_BLOCK = 256  # items between positions to resume from, without max_wait
 
 
 def _increasing(value: Any) -> tuple[Any, ...]:
@@ -156,7 +156,7 @@ def bucket_by_boundaries(
         upstream,
         first=(0, (0,) * len(sizes)),
         check=check,
-        # It may have asked for one more at the end, for which upstream read and gave none.
+        # At the end, upstream may have been asked for one more item, and have read for it.
         rereads=lambda at: [Reread(at[0], max(at[1], begun(upstream, at[0])))],
         flow=flow,
     )

@@ -93,7 +93,7 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
             number += 1
             place = machines[number].init(epoch)
 
-    known: tuple[Position, list[float]] = (), []  # of the position asked for last
+    known: tuple[Position, list[float]] = (), []  # of the last requested position
     lengths = [each.length for each in machines if each.length is not None]
 
     def ends(position: Position) -> tuple[Position, list[float]]:

@@ -22,7 +22,7 @@ from lazyckpt.decorators import source_combinator
 T = TypeVar("T")
 
 _FINEST = 53  # bits of a float's mantissa
-_LARGEST = 1 << 16  # items made at once
+_LARGEST = 1 << 16  # items computed in one call
 
 
 @source_combinator(checks={"start": integer, "step": integer})
@@ -162,7 +162,7 @@ def _drawn(
         windows = itertools.starmap(range, itertools.pairwise(stops))
         return itertools.chain.from_iterable(map(rows, windows))
 
-    # Each epoch draws on from a place of its own in one long row of hashes.
+    # Each epoch draws from its own offset in one long sequence of hashes.
     return _endless(
         name,
         lambda epoch: derive(seed, name, epoch) >> 2,

@@ -15,7 +15,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 
 @giving(Keeping)
@@ -55,7 +55,7 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
         anchor, passed = position
         before = upstream.flow(anchor)
         last = _Last(window)
-        # A place every `window` items: the last but one has a whole window behind it.
+        # A position every `window` items: the last but one has a whole window after it.
         older, newer, since, ready = anchor, anchor, passed, False
 
         def noted(item: A) -> bool:

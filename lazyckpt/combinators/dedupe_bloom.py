@@ -18,7 +18,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import PipelineError, SourceChanged
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 _NAME = "dedupe_bloom"
 

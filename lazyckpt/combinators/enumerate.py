@@ -22,7 +22,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Numbering
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 _MASK = (1 << 64) - 1
@@ -117,7 +117,7 @@ def random_map(
     if generator == "torch" and importlib.util.find_spec("torch") is None:
         raise ArgumentError('random_map: generator="torch" needs pip install "lazyckpt[torch]"')
     share = upstream.share
-    spare: list[np.random.Generator] = []  # making one takes longer than most draws
+    spare: list[np.random.Generator] = []  # creating one takes longer than most draws
 
     def drawn(epoch: int, first: int) -> Callable[[Iterable[A]], Iterator[B]]:
         key, number = derive(seed, "random_map", epoch), share.first + first * share.every
@@ -134,7 +134,7 @@ def _torch_generators(key: int, number: int, every: int) -> Iterator[Any]:
     """Yield one torch generator over and over, seeded for every `every`-th number."""
     rng = import_module("torch").Generator()
     while True:
-        yield rng.manual_seed(hashed(key, 3 * number) >> 1)  # which takes 63 bits as they are
+        yield rng.manual_seed(hashed(key, 3 * number) >> 1)  # uses all 63 bits
         number += every
 
 

@@ -84,7 +84,7 @@ class _Kept:
 
     def __init__(self, ranges: Spans) -> None:
         firsts, lasts = {start for start, _ in ranges}, {stop for _, stop in ranges}
-        # As one where they meet.
+        # Adjacent ranges are merged.
         self.starts, self.stops = sorted(firsts - lasts), sorted(lasts - firsts)
         sizes = map(sub, self.stops, self.starts)
         self.gone: list[int] = [0, *accumulate(sizes)]  # before each range, and in all

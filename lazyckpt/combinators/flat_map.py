@@ -14,7 +14,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Stage, Unbatching
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 
@@ -86,7 +86,7 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     [{'x': 1, 'y': 3}, {'x': 2, 'y': 4}]
     """
 
-    def rows(batch: Any) -> Iterable[Any]:  # by whose name an error's note knows the stage
+    def rows(batch: Any) -> Iterable[Any]:  # an error's note finds the stage by this name
         return _rows(batch)
 
     return expanded("unbatch", upstream, rows)

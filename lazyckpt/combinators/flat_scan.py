@@ -15,11 +15,11 @@ from lazyckpt.core.user_state import Own, freeze, storable, thaw
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Pipeline
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 S = TypeVar("S")
 
-_ENDED = (1 << 53) - 1  # in place of the number of outputs given, which it never is
+_ENDED = (1 << 53) - 1  # in place of the number of outputs yielded, which never reaches it
 
 
 @combinator(
@@ -73,7 +73,7 @@ def flat_scan(
         epoch = upstream.epoch(anchor)
         before, last = noted(anchored(upstream, anchor))
         inner: Flow[B] | None = None
-        begun = 0  # outputs given before those of the current item
+        begun = 0  # outputs yielded before those of the current item
 
         def expansions() -> Iterator[Iterable[B]]:
             nonlocal anchor, mine, inside, inner, begun

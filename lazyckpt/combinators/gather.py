@@ -70,7 +70,7 @@ class _Given:
     def __init__(self, indices: Any, length: int | float) -> None:
         self._length = length
         if isinstance(indices, (list, tuple)):
-            indices = [operator.index(index) for index in indices]  # NumPy would round some
+            indices = [operator.index(index) for index in indices]  # NumPy would round some of them
         most, ends = MOST - 1 if length == math.inf else sys.maxsize, _ends(indices)
         for index in ends:
             if not -length <= index < length or (index < 0 and length == math.inf):
@@ -78,7 +78,7 @@ class _Given:
             if abs(index) > most:
                 raise ArgumentError(f"gather: index {index} is beyond {most}, the largest possible")
         self._as_they_are = min(ends, default=0) >= 0
-        if isinstance(indices, list) or len(indices) < 2:  # then a range's step is no matter
+        if isinstance(indices, list) or len(indices) < 2:  # then a range's step doesn't matter
             indices = np.array([*indices], np.int64)
         self._chosen = indices
 

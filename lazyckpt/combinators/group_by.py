@@ -15,7 +15,7 @@ from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Grouping
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 K = TypeVar("K")
 
 
@@ -72,7 +72,7 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
                 for item in items:
                     new = key(item)
                     try:
-                        is_same = found == new  # which spares most keys a call
+                        is_same = found == new  # saves a call for most keys
                         if is_same is True:
                             run.append(item)
                             continue

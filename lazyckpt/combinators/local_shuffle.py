@@ -142,7 +142,7 @@ class LocalOrder:
         places = np.empty_like(numbers)
         for number in np.unique(numbers).tolist():
             mine: Any = numbers == number
-            if isinstance(indices, range):  # which a permutation looks up faster
+            if isinstance(indices, range):  # a permutation looks up ranges faster
                 mine = slice(*np.searchsorted(numbers, [number, number + 1]).tolist())
             edge = int(self._edges[number])
             order = self._window(number)

@@ -16,7 +16,7 @@ from lazyckpt.core.stages import applying, stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping, Stage
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 Ts = TypeVarTuple("Ts")
 

@@ -39,7 +39,7 @@ def _weighing(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         raise Unfit("a sequence of numbers, or lz.schedule(...) if they change")
-    is_empty = isinstance(value, Sized) and not len(value)  # too few, which `_fitting` says
+    is_empty = isinstance(value, Sized) and not len(value)  # too few: `_fitting` raises the error
     return () if is_empty else weights_of(value)
 
 
@@ -104,9 +104,9 @@ def _rebased(
     if deterministic:
         forms = registry["mix"].recorded("weights", weights)
         is_same = given == [*counts] and before.known["weights"] in forms
-        ended = ended if is_same else 2 * sum(counts) + ended % 2  # they begin here
+        ended = ended if is_same else 2 * sum(counts) + ended % 2  # proportions restart here
     if stop == DROPPING:
-        ended = 0  # one that has dropped out does so again, if it has no more
+        ended = 0  # a pipeline that has dropped out does so again, if it has no items
     return tuple(new), (*given, *[gone] * bool(gone)), ended
 
 

@@ -28,7 +28,7 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged
 from lazyckpt.pipeline import Stage
 
-Part: TypeAlias = tuple[int, int, int]  # as of `PackingPlan.parts`
+Part: TypeAlias = tuple[int, int, int]  # as from `PackingPlan.parts`
 
 
 _REMEDY = (

@@ -21,7 +21,7 @@ from lazyckpt.core.prng import Permutation, derive
 from lazyckpt.errors import ArgumentError
 
 _MOST = (1 << 32) - 1  # tokens of a row
-_AT_ONCE = 1 << 16  # numbers permuted at once
+_AT_ONCE = 1 << 16  # numbers permuted in one call
 _ARRAYS = ("lengths", "documents", "parts", "begins")
 
 

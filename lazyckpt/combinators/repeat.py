@@ -151,7 +151,7 @@ def _empty(what: str) -> PipelineError:
 def _repeated_access(upstream: Machine[A], count: int | None, what: str) -> dict[str, Any]:
     jump, view, length = upstream.skip, upstream.view, upstream.length
     alone: Any = upstream.item
-    known: tuple[Position, int] = (), 0  # what the epoch has left behind the last one asked for
+    known: tuple[Position, int] = (), 0  # items left in the epoch at the last requested position
     if count == 0:
         whole: int | float | None = 0
     elif count is None:

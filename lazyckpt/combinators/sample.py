@@ -40,7 +40,7 @@ _FINEST = 53  # bits of a float's mantissa
 
 
 def _weights(value: Any) -> NDArray[np.float64]:
-    with suppress(ValueError):  # of items of several lengths, of which the check names one
+    with suppress(ValueError):  # items of several lengths: the check names one
         value = np.asarray(value)
     return np.asarray(weights_as_given(value), np.float64)
 

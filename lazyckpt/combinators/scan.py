@@ -12,7 +12,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.core.user_state import copied, freeze, storable, thaw
 from lazyckpt.decorators import combinator
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 S = TypeVar("S")
 

@@ -26,7 +26,7 @@ from lazyckpt.errors import ArgumentError
 
 V = TypeVar("V")
 
-_FEW, _PARTS = 64, 256  # items of a straight line, and parts of one, that are taken at once
+_FEW, _PARTS = 64, 256  # items of a straight line, and parts of one, in one step
 
 
 @dataclass(frozen=True, repr=False)

@@ -85,7 +85,7 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
 
     def overlapping(position: Position) -> Flow[tuple[Any, ...]]:
         before = upstream.flow(position)
-        # Where upstream can't go anywhere, its last few positions have to be kept.
+        # Without random access, upstream's last few positions have to be kept.
         marks: deque[Position] = deque([position], shared + 1)
         given, ended = 0, False
         turns = [True] + [False] * (stride - 1)

@@ -53,7 +53,7 @@ def _described(data: Any, name: str | None) -> dict[str, Any]:
 def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
     """Return the data as they were for a state, before items or files were appended."""
     if "digest" not in known and not is_reader(data) and _is_indexable(data):
-        return {"data": range(_first(known, len(data)))}  # of which nothing is read
+        return {"data": range(_first(known, len(data)))}  # nothing of it is read
     if not hasattr(data, "first_files") or "digest" not in known:
         raise Unfit(_OTHERS)
     first = data.first_files(known.get("files", known.get("length")))
@@ -304,7 +304,7 @@ def _is_iterable_dataset(data: Any) -> bool:
     return any(kind.__name__ == "IterableDataset" for kind in type(data).__mro__)
 
 
-_READABLE = {  # what is made of others' files and queries
+_READABLE = {  # objects of other libraries for files and queries
     "pyarrow.ParquetFile": "pass .read() of it, or read its row groups in flat_map",
     "pyarrow.Dataset": "pass .to_table() of it, or read its fragments in flat_map",
     "polars.LazyFrame": "pass .collect() of it",

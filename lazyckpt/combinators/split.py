@@ -35,9 +35,9 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
-_CHUNK = 1 << 20  # indices hashed at once
+_CHUNK = 1 << 20  # indices hashed in one call
 _NEAR = 1e-9  # how far fractions may be from a sum of 1
 
 
@@ -173,7 +173,7 @@ def hash_range(
     length = table_length(
         "hash_range", upstream, ", so items have no number; pass `key` as a function"
     )
-    keys: Any = key  # or what the check has made of a sequence
+    keys: Any = key  # or the result of the check of a sequence
     if keys is not None and len(keys.values) != length:
         raise ArgumentError(f"hash_range: {len(keys.values):,} keys for {length:,} items")
     order = Listed(_numbers(mixed, length, low, high, inverted, keys))

@@ -186,7 +186,7 @@ def _picked_at_once(
         places, ended = position
         if ended:
             return
-        # All are cut into lists alike, so that the first to differ is the last.
+        # All are cut into lists of equal lengths, so the first that differs is the last.
         found = [
             looked_up(each.skip, each.view, place)
             for each, place in zip(children, places, strict=True)
@@ -195,7 +195,7 @@ def _picked_at_once(
             for some in zip(*found, strict=False):
                 yield (items := pick(zip(*some, strict=False)))
                 passed += len(items)
-        except Exception:  # of a selector: those before it come first
+        except Exception:  # from a selector: the items before it come first
             yield from ([item] for item in picked.flow(skip(position, passed)[0]))
 
     return at_once(skip, position, lists())
@@ -212,7 +212,7 @@ def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
 
     alone: Any = upstream.item
     view = None
-    if upstream.view is not None:  # by which many positions are found at once
+    if upstream.view is not None:  # finds many positions in one call
         view = View(Table(partial(partial, upstream.view.table.get)), upstream.view.ahead)
     return stateless(
         upstream,

@@ -15,7 +15,7 @@ from lazyckpt.core.stages import applying, stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 Ts = TypeVarTuple("Ts")
 
 

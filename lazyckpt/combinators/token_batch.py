@@ -16,7 +16,7 @@ from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Listing
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 
 def _padded(key: Callable[[A], int], multiple: int, item: A) -> int:
@@ -35,7 +35,7 @@ def _dropped(
 def _longer(max_tokens: int, size_of: Callable[[Any], int], item: Any) -> str | None:
     try:
         size = size_of(item)
-    except Exception:  # which the stage raises
+    except Exception:  # raised by the stage
         return None
     return f"{size} tokens are more than max_tokens={max_tokens}" if size > max_tokens else None
 

@@ -150,7 +150,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         if passed == n or strict:
             _even(counts)
             return (tuple(state for state, _ in reached), int(passed < n)), passed
-        first = counts.index(passed)  # those before the first to end are one ahead
+        first = counts.index(passed)  # the pipelines before the first to end are one ahead
         after = [
             reached[first][0] if number == first else jump(state, passed + (number < first))[0]
             for number, (jump, state) in enumerate(builtins.zip(jumps, states, strict=True))

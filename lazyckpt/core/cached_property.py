@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class cached_property(Generic[T]):  # noqa: N801  # as the one of functools, and property
+class cached_property(Generic[T]):  # noqa: N801  # like functools and property
     """A property that is computed on first access.
 
     Until Python 3.12, the one in functools has a lock for all instances. Here, two threads that

@@ -36,7 +36,7 @@ class Call(Frozen):
     combinator: Combinator
     site: str
     covers: int
-    depth: int  # of pipelines among the arguments, and among those of their stages
+    depth: int  # how deep pipelines are nested in the arguments
 
     def __init__(
         self, combinator: Combinator, arguments: dict[str, Any], site: str, covers: int = 0
@@ -222,7 +222,7 @@ class Call(Frozen):
     def __hash__(self) -> int:
         try:
             return hash((self.name, hashable(self._arguments)))
-        except ArgumentError:  # of a pipeline among them
+        except ArgumentError:  # from a pipeline among them
             raise
         except TypeError as error:
             text = f"{self!r} is hashable only if its arguments are: {error}"
@@ -256,8 +256,8 @@ def is_pipelines(value: Any) -> bool:
     return all(isinstance(each, Chain) for each in several)
 
 
-_FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
-_FRAMES_WITHIN = 15  # for each pipeline within another: up to ten, and some for the caller
+_FRAMES = 3  # of Python's recursion limit per stage: two, and some for the caller
+_FRAMES_WITHIN = 15  # per nested pipeline: up to ten, and some for the caller
 
 
 class Chain(Frozen, Shown, Pictured):
@@ -274,7 +274,7 @@ class Chain(Frozen, Shown, Pictured):
         self.__dict__["calls"] = calls
 
     calls: tuple[Call, ...]
-    reached: Any = None  # a reference to the state where the last step led, which needs no check
+    reached: Any = None  # a reference to the state after the last step, which needs no check
 
     @cached_property
     def machine(self) -> Machine[Any]:
@@ -385,13 +385,13 @@ class Chain(Frozen, Shown, Pictured):
     def __bool__(self) -> bool:
         return True
 
-    if not TYPE_CHECKING:  # to a type checker there are no other attributes
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
 
         def __getattr__(self, name: str) -> Any:
             if name in registry:
                 raise AttributeError(f"stages are composed with |: pipeline | {name}(...)")
             found = inspect.getattr_static(type(self), name, None)
-            if isinstance(found, (property, cached_property)):  # an error within it, which is told
+            if isinstance(found, (property, cached_property)):  # an error inside it: raise that
                 return found.__get__(self, type(self))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -25,7 +25,7 @@ if sys.version_info >= (3, 14):
 Check = Callable[[Any], Any]
 Array: TypeAlias = np.ndarray[Any, Any]
 
-_EXACT = 1 << 53  # up to which a float holds each int
+_EXACT = 1 << 53  # up to here a float represents every int
 _NUMBERS = (int, float, np.bool_, np.integer, np.floating)
 
 
@@ -54,9 +54,9 @@ def brief(value: Any, name: str = "") -> str:
         return repr(MASK)
     try:
         text = masked(repr(value))
-    except Exception:  # of a huge int, or a user's own
+    except Exception:  # a huge int, or a user's own repr
         return f"<{type(value).__name__}>"
-    if "\n" in text:  # of a table, or an array
+    if "\n" in text:  # a table, or an array
         text = " ".join(text.split())
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -282,7 +282,7 @@ def is_starred(parameter: inspect.Parameter) -> bool:
     return parameter.kind is parameter.VAR_POSITIONAL
 
 
-_SAYS_SO = re.compile("(?<!'NoneType') has no len")  # None is a mistake, and nobody's data
+_SAYS_SO = re.compile("(?<!'NoneType') has no len")  # None is a mistake, not data
 
 
 def length_of(data: Any) -> int | None:
@@ -307,5 +307,5 @@ def is_raised_here(error: BaseException) -> bool:
 
     Errors raised by C code count as raised by its caller.
     """
-    trace = error.__traceback__  # no name in the frame it is about, which would be a cycle
+    trace = error.__traceback__  # not stored in its own frame, to avoid a cycle
     return trace is not None and trace.tb_next is None

@@ -33,15 +33,15 @@ from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
 from lazyckpt.errors import InvalidState
 
 _EXACT = 1 << 53  # ints below survive every JSON reader
-_DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error takes long
+_DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error is slow
 _NUMBERS: set[type] = {type(None), bool, int, float}
-# Modules, and classes, whose `repr` says all.
+# Modules, and their classes with a complete `repr`.
 _BY_REPR = {
     *("datetime", "decimal", "fractions", "uuid", "zoneinfo", "torch.dtype", "torch.device"),
     *("pandas.Timestamp", "pandas.Timedelta", "pandas.Interval"),
 }
 
-# JSON in its one form here, which tells 1, 1.0 and true apart.
+# JSON in its one form here; 1, 1.0 and true differ.
 dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
 
@@ -79,7 +79,7 @@ def alike_functions(one: Any, other: Any) -> bool:
     """Return whether two functions do the same, as far as can be seen: same code, equal values."""
     try:
         return _alike(one, other)
-    except Exception:  # of what has itself, of variables without a value, out of an `==`
+    except Exception:  # recursive values, unset variables, an error in `==`
         return False
 
 
@@ -119,7 +119,7 @@ def _held(value: Any) -> dict[str, Any]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if name in ("__dict__", "__weakref__"):
                 continue
-            if name.startswith("__") and not name.endswith("__"):  # as Python calls it then
+            if name.startswith("__") and not name.endswith("__"):  # the mangled name
                 name = f"_{kind.__name__.lstrip('_')}{name}"
             found[name] = getattr(value, name, None)
     return found
@@ -170,7 +170,7 @@ class _Contents:
             return found if is_plain else {kind.__qualname__: found}
         if isinstance(value, dict):
             pairs = [[self.of(k, name), self.of(v, _key(k, name))] for k, v in value.items()]
-            if not isinstance(value, OrderedDict):  # of which equal ones may differ in order
+            if not isinstance(value, OrderedDict):  # equal dicts may differ in order
                 pairs.sort(key=dumps)
             return {kind.__qualname__: pairs}
         if isinstance(value, (set, frozenset)):
@@ -197,7 +197,7 @@ class _Contents:
 
     def _array(self, value: Any) -> str:
         kind = value.dtype
-        if kind.hasobject or kind.names or kind.char in "gG":  # whose bytes have gaps, or addresses
+        if kind.hasobject or kind.names or kind.char in "gG":  # its bytes have gaps, or addresses
             return digest(dumps([self.of(each, "") for each in value.ravel()]))
         return digest(value.tobytes()) if self._is_read else ""
 
@@ -212,7 +212,7 @@ class _Contents:
         if isinstance(value, SimpleNamespace):
             return {tag: self.of(vars(value), name)}
         if isinstance(value, (deque, UserList, array, memoryview)):
-            most = getattr(value, "maxlen", None)  # of a deque
+            most = getattr(value, "maxlen", None)  # for a deque
             return {tag: self.of(([*value], most), name)}
         if "torch.Tensor" in kinds(value) and _is_dense(value):
             found = digest(_tensor_bytes(value)) if self._is_read else ""
@@ -233,10 +233,10 @@ class _Contents:
             return {tag: [self.of(getattr(value, each), each) for each in fields]}
         if isinstance(value, Shown) and not self._is_read:  # a pipeline, or stages
             return {tag: ""}
-        own = getattr(value, "digest", None)  # of what tells itself apart
+        own = getattr(value, "digest", None)  # an object with its own identity
         if isinstance(own, str):
             return {tag: own}
-        if isinstance(value, (int, float)):  # of a class of one's own
+        if isinstance(value, (int, float)):  # of a user's class
             return {tag: _number(value.real)}
         if is_function(value):
             return {"function": None}
@@ -330,18 +330,18 @@ def decode(value: Any) -> Any:
 
 
 def _hex(value: int) -> str:
-    if value.bit_length() > 4 * _DIGITS - 16:  # a sign and 0x stand before them
+    if value.bit_length() > 4 * _DIGITS - 16:  # minus the sign and 0x
         raise InvalidState(f"an int of {value.bit_length():,} bits is too long for a state")
     return hex(value)
 
 
 # The budget of a state, in characters of its JSON. Arguments are digests where it is exceeded.
-ROOM = 1024  # for all of a state of ten stages
-INNER = 40  # for each stage of a pipeline that is joined, beside those
-_ROOM_FOR_STAGES = 640  # without their places
-ROOM_WITH_TEXTS = 704  # for these, and for texts of what was left out
+ROOM = 1024  # for a whole state of ten stages
+INNER = 40  # for each stage of a joined pipeline, in addition
+_ROOM_FOR_STAGES = 640  # for stages, without positions
+ROOM_WITH_TEXTS = 704  # for these, and for descriptions of skipped items
 _LONG = 120  # for an argument
-_SHORT = 19  # for an argument where there is no room for all: as much as a digest takes
+_SHORT = 19  # for an argument if there is no room for all: the length of a digest
 
 
 class Entry(NamedTuple):

@@ -91,7 +91,7 @@ def define(
         trace=trace,
         dropped=dropped,
     )
-    public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
+    public.combinator = combinator  # type: ignore[attr-defined]  # unpickled calls find it here
     if registered:
         _register(combinator)
     return public

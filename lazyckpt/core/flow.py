@@ -106,7 +106,7 @@ class Flow(Generic[T]):
         self.before = before
         self.noting = noting
         self.pick = pick
-        self.block: Iterator[Any] = _NO_ITEMS  # at hand, out of `blocks`
+        self.block: Iterator[Any] = _NO_ITEMS  # the current one of `blocks`
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
@@ -223,7 +223,7 @@ def picking(
     """Do as `counted`; also return the flow's `pick`, or one that calls `fn` once at most."""
     items, taken = counted(flow)
     pick = flow.pick or partial(_picked, flow.pull if flow.fn else items, flow.fn)
-    if items is flow.pull or not (flow.pick or flow.fn):  # it counts those too
+    if items is flow.pull or not (flow.pick or flow.fn):  # it counts these items too
         return items, taken, pick
     picked = 0
 
@@ -270,7 +270,7 @@ def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:
     return Flow(items(), flow.snapshot, before=before), before
 
 
-class FirstItems(islice):  # type: ignore[type-arg]  # it takes none when it runs
+class FirstItems(islice):  # type: ignore[type-arg]  # the type takes no parameters at runtime
     """The first `n` items of an iterator whose type is one of `WALKS`."""
 
 

@@ -78,7 +78,7 @@ def _pandas_column(series: Any) -> Column:
 
     def take(indices: Indices) -> list[Any]:
         some = values.take(as_array(indices))
-        if series.dtype.type is str:  # which is read sooner so, and gives the same
+        if series.dtype.type is str:  # faster to read, with the same result
             found: list[Any] = some.tolist()
             return found
         return [some[place] for place in range(len(some))]
@@ -116,7 +116,7 @@ def _chunked_column(
 def _is_number(empty: Callable[[], NDArray[Any]]) -> bool:
     try:
         return empty().dtype.kind in "biuf"
-    except Exception:  # of types that NumPy lacks
+    except Exception:  # types that NumPy lacks
         return False
 
 

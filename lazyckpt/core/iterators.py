@@ -96,7 +96,7 @@ def make_ticks(count: int = ENDLESS) -> Iterator[Any]:
 
 def end(iterator: Iterator[Any]) -> None:
     """End an iterator from `iterate`, without going through the rest."""
-    iterator.__setstate__(ENDLESS)  # type: ignore[attr-defined]  # a range counts from where it is
+    iterator.__setstate__(ENDLESS)  # type: ignore[attr-defined]  # a range counts from its position
 
 
 def index_reached(iterator: Iterator[Any]) -> int | None:
@@ -105,4 +105,4 @@ def index_reached(iterator: Iterator[Any]) -> int | None:
     It is right also while the list is shorter than that.
     """
     found: tuple[Any, ...] = iterator.__reduce__()  # type: ignore[assignment]
-    return found[2] if len(found) > 2 else None  # from 3.12 on None, where 3.11 leaves it out
+    return found[2] if len(found) > 2 else None  # None from 3.12 on; 3.11 omits it

@@ -15,13 +15,13 @@ from lazyckpt.errors import InvalidState
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
-MOST = 1 << 60  # items of an epoch that are counted where there is no end
-EPOCH_BITS = 32  # of its number: an epoch of what repeats upstream for ever has room for as many
+MOST = 1 << 60  # items per epoch that can be counted if there is no end
+EPOCH_BITS = 32  # of an epoch's number: an endless repetition has room for as many
 
-# How often what is repeated may be empty by chance, as behind a filter of random numbers.
+# How often a repeated stream may be empty by chance, as after a filter of random numbers.
 _FEWEST = 10  # epochs
 _ENOUGH = 10_000  # items of a source
-_UNKNOWN = 100  # epochs of a source of which only reading tells the length
+_UNKNOWN = 100  # epochs of a source of unknown length
 
 
 class End(Exception):
@@ -58,7 +58,7 @@ class Rate(NamedTuple):
         return self.each < math.inf and self.epochs == 1 and not self.whole_epoch
 
 
-UNKNOWN = Rate(math.inf)  # only reading tells
+UNKNOWN = Rate(math.inf)  # unknown without reading
 
 
 class Share(NamedTuple):
@@ -98,7 +98,7 @@ class Share(NamedTuple):
         return self._replace(first=self.rank, every=self.ranks)
 
 
-ALL = Share()  # of a source, which gives the same to every rank
+ALL = Share()  # a source yields the same items on every rank
 
 
 class Reread(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# A range of them rises: its last one is its largest.
+# Ranges rise: the last index is the largest.
 Indices: TypeAlias = "range | NDArray[np.int64]"
 
 _MASK = (1 << 64) - 1
@@ -23,7 +23,7 @@ _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _ROUNDS = 8
 _ROUND_MIX = {32: (0x7FEB352D, 0x846CA68B), 64: _MIX}
 _SORTED = 1 << 15  # up to here a permutation is a sort of hashes, exactly uniform
-_FIRST, _LARGEST = 1 << 12, 1 << 16  # indices evaluated at once, as windows follow each other
+_FIRST, _LARGEST = 1 << 12, 1 << 16  # indices evaluated in one call, in consecutive windows
 _LOG_2 = 0.6931471805599453
 _SPARSE = 8  # indices further apart than this are evaluated one by one
 

@@ -13,13 +13,13 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.core.show import is_function
 from lazyckpt.errors import ArgumentError
 
-# What a function among the arguments is called with, and what becomes of what it returns:
-# "item": an item, last of its arguments; an item. "star": an item's parts; an item.
-# "tap": an item; nothing. "predicate": an item; whether it stays. "look": an item; something else.
+# The input of a function among the arguments, and its output:
+# "item": an item, as the last argument; an item. "star": an item's parts; an item.
+# "tap": an item; nothing. "predicate": an item; whether to keep it. "look": an item; any value.
 # "expand": an item; several items. "collate": a list of items; an item.
-# "step": a state and an item; a state and an item. "steps": likewise, and several items.
-# No function but "data": with indices, or an iterable; "selector": a pipeline whose item i says
-# which items i are given; "control": one whose items say which pipeline is next.
+# "step": a state and an item; a state and an item. "steps": the same with several items.
+# Not functions are "data": indexable or iterable; "selector": a pipeline whose item i decides
+# which items i are yielded; "control": a pipeline of the numbers of the next pipelines.
 Role: TypeAlias = Literal[
     "item", "star", "tap", "predicate", "look", "expand", "collate", "step", "steps",
     "data", "selector", "control",
@@ -123,7 +123,7 @@ class Combinator(NamedTuple):
         found = checked(
             self.name, name, value, lambda each: content(each, name, is_strict=is_strict)
         )
-        # `rebase` reads what may change and decides positions, where the stage doesn't itself.
+        # `rebase` reads arguments that may change and decide positions, unless the stage does.
         carries = self.is_source or self.elastic.rebase is not None
         is_read = name in self.elastic.changes and is_strict and not carries
         return (found, found) if is_read or self.describe is not None else forms(found)

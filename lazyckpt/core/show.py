@@ -14,7 +14,7 @@ import numpy as np
 from lazyckpt.core.checks import Shown, brief
 from lazyckpt.core.secrets import MASK, is_secret, masked
 
-WIDTH = 88  # of a line
+WIDTH = 88  # per line
 _HERE = __name__.partition(".")[0] + "."
 _MOST = 3  # of several values that are shown
 
@@ -117,7 +117,7 @@ def same(a: Any, b: Any) -> bool:
         return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
     try:
         return bool(a == b)
-    except Exception:  # a tensor or a frame: its == is no yes or no
+    except Exception:  # a tensor or a frame: its == is not a bool
         equal = getattr(a, "equals", None) or getattr(a, "equal", None)
     with suppress(Exception):  # of tensors on two devices
         return callable(equal) and bool(equal(b))

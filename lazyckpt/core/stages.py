@@ -246,7 +246,7 @@ def _joined(shares: list[Share], rate: Rate) -> Share:
     """Return the share of items of several pipelines; some may be the same on all ranks."""
     found = max(shares, key=lambda share: share.ranks)
     divided = {(share.ranks, share.rank) for share in shares if share.ranks > 1}
-    if len(divided) > 1:  # by several numbers of ranks
+    if len(divided) > 1:  # by different numbers of ranks
         found = ALL
         for ranks, rank in sorted(divided):
             found = found.dealt(ranks, rank, is_even=False)

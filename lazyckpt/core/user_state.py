@@ -13,7 +13,7 @@ from typing import Any
 from lazyckpt.core.checks import Unfit, brief
 from lazyckpt.errors import InvalidState
 
-_CLASHES = 1000  # keys of one hash: looking one up tries them all
+_CLASHES = 1000  # keys with the same hash: a lookup tries them all
 _IMMUTABLE = {type(None), bool, int, float, str}
 _KINDS = "None, bool, int, float, str, list, dict and tuple"
 

@@ -13,11 +13,11 @@ from lazyckpt.core.prng import Indices, as_array
 
 U = TypeVar("U")
 
-AT_ONCE = 2048  # items that are there
-_LARGEST = 1 << 16  # indices worked out at once
-_ROWS = 256  # read before they are asked for, at most
-_ROWS_SECONDS = 1e-3  # what that may take
-_ROWS_SHARE = 4  # times fewer than came before
+AT_ONCE = 2048  # items in memory per list
+_LARGEST = 1 << 16  # indices computed in one call
+_ROWS = 256  # rows read ahead, at most
+_ROWS_SECONDS = 1e-3  # the time that may take
+_ROWS_SHARE = 4  # rows before a list, at least, per row in it
 
 
 def viewing(
@@ -49,7 +49,7 @@ def viewing(
                     for index in ticks:
                         yield get(index)
                 except IndexError:
-                    view.ahead(position, range(0))  # which says so if the data have changed
+                    view.ahead(position, range(0))  # raises if the data have changed
                     raise
                 position, ticks, total = after, iterate(range(0)), 0
                 size = min(size * 8, _LARGEST)
@@ -78,7 +78,7 @@ def looked_up(
             try:
                 items = items_at(table, some)
             except IndexError:
-                view.ahead(position, range(0))  # which says so if the data have changed
+                view.ahead(position, range(0))  # raises if the data have changed
                 raise
             yield items
         position, size = after, min(size * 8, _LARGEST)
@@ -104,7 +104,7 @@ def read_ahead(
             some, begun = indices[first : first + most], perf_counter()
             try:
                 items = rows(some)
-            except Exception:  # of one of them: those before it come first
+            except Exception:  # from one of them: the items before it come first
                 yield from _one_by_one(view, position, some.tolist())
             else:
                 yield items
@@ -121,7 +121,7 @@ def _one_by_one(view: View[U], position: Position, indices: list[int]) -> Iterat
         for each in indices:
             yield [view.table.get(each)]
     except IndexError:
-        view.ahead(position, range(0))  # which says so if the data have changed
+        view.ahead(position, range(0))  # raises if the data have changed
         raise
 
 
@@ -148,7 +148,7 @@ def at_once(
         position: The position at which they begin.
         lists: Lists of up to `AT_ONCE` items; an error belongs to the next item.
     """
-    # Items up to the end of this list, what is left of it, and whether there are no more.
+    # Items up to the end of this list, the rest of it, and whether it is the last.
     at: tuple[int, Iterator[U], bool] = 0, iterate(()), False
 
     def blocks() -> Iterator[Iterator[U]]:

@@ -14,7 +14,7 @@ from lazyckpt.errors import InvalidState, SourceChanged, StorageError
 from lazyckpt.failures.marks import without_marks
 from lazyckpt.failures.notes import Guard
 
-_WHOLE_DATA = (SourceChanged, StorageError)  # errors not of one item, which are raised
+_WHOLE_DATA = (SourceChanged, StorageError)  # errors that concern more than one item are raised
 
 
 class Hole:
@@ -27,7 +27,7 @@ class Hole:
         """Describe the stage, the position after the item, and the error."""
         try:
             where = _cut(brief(without_marks(place())[0]))
-        except InvalidState:  # a user's own state which is none
+        except InvalidState:  # an invalid state of the user's own
             where = "?"
         return f"{_cut(self.stage)} before {where}: {self.what}"
 
@@ -62,7 +62,7 @@ class Guarded(Guard):
         return hole
 
 
-_MOST = 1000  # characters of an error that are looked at
+_MOST = 1000  # characters of an error that are read
 _FOLDERS = re.compile(r"(?:\b\w+://|(?<!\w)/)(?:[^\s/]+/)+")
 
 
@@ -72,7 +72,7 @@ def _short(error: Exception) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:
         text = type(error).__name__
-    if len(text) > _MOST:  # up to a blank: what hides secrets would not know a part of one
+    if len(text) > _MOST:  # up to a blank: a part of a secret would not be recognised
         text = f"{text[:_MOST].rsplit(None, 1)[0]} ..."
     return _FOLDERS.sub(".../", text)
 
@@ -113,7 +113,7 @@ class Tap(Guarded):
         return args[0]
 
 
-WHOLE_ITEMS: dict[str, type[Guarded]] = {"star": Star, "tap": Tap}  # what makes a stage a map
+WHOLE_ITEMS: dict[str, type[Guarded]] = {"star": Star, "tap": Tap}  # functions of stages like map
 
 
 class Predicate(Guarded):

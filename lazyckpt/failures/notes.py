@@ -18,7 +18,7 @@ _READ_ONLY = (
     "change a copy of the item: item.copy()"
 )
 _MAX_PLACES = 3
-_LAZY = {"data", "expand", "steps"}  # roles of what is iterated over as items are given
+_LAZY = {"data", "expand", "steps"}  # roles of values that are iterated while items are yielded
 
 
 class Failure(Exception):
@@ -102,7 +102,7 @@ def annotated(
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
     remedy = _READ_ONLY if isinstance(error, ValueError) and "read-only" in str(error) else ""
     for each in (note, remedy, _replay_note(state, behind), failure.trace):
-        if each and each not in getattr(error, "__notes__", ()):  # raised again and again
+        if each and each not in getattr(error, "__notes__", ()):  # it may be raised repeatedly
             add_note(error, each)
     return error
 
@@ -136,7 +136,7 @@ def as_failure(error: BaseException, calls: tuple[Call, ...]) -> Failure:
     if not isinstance(error, Exception) and signal is None:
         return Failure(error, "")
     places = ""
-    with suppress(Exception):  # of attributes that a class makes up
+    with suppress(Exception):  # attributes that a class computes
         places = " or ".join(_place(call) for call in _likely_calls(error, calls))
     if signal is not None:
         what = type(signal).__name__
@@ -185,11 +185,11 @@ def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
         held |= {id(v.func) for v in frame.f_locals.values() if isinstance(v, partial)}
         found = [c for c in every if any(id(v) in held and _is_distinctive(v) for v in _values(c))]
         if not found:
-            # What several stages have in common is told the one that it works for.
+            # Code shared by several stages counts for the stage that calls it.
             names = frame.f_code.co_qualname.partition(".")[0], frame.f_locals.get("stage")
             found = [call for call in every if call.name in names]
     if not found and (not isinstance(error, PipelineError) or isinstance(error, SourceChanged)):
-        # From within an iterable, of which the traceback tells nothing.
+        # Raised inside an iterable, which the traceback doesn't show.
         found = [
             call
             for call in every

@@ -21,12 +21,12 @@ from lazyckpt.core.secrets import masked
 from lazyckpt.errors import InvalidState, WorkerDied
 from lazyckpt.failures.marks import Triple
 
-_FIRST = 8  # items left out whose texts are kept
-_TEXT_LENGTH = 88  # characters of one
+_FIRST = 8  # skipped items whose descriptions are kept
+_TEXT_LENGTH = 88  # characters per description
 _MOST_LOST = 8  # records whose names are kept
-LEFT_OUT = WorkerDied("skipped again")  # in place of what a state doesn't keep
-LOST_NAMES = 1 << 40  # that there may be
-_MOST = 1 << 10  # stages that leave items out, and marks of theirs
+LEFT_OUT = WorkerDied("skipped again")  # for errors that a state doesn't keep
+LOST_NAMES = 1 << 40  # number of possible names
+_MOST = 1 << 10  # stages that skip items, and their marks
 
 
 class Skipped(int):
@@ -74,7 +74,7 @@ class Skipped(int):
             if known.get(stage, (0, 0)) <= (epoch, n):
                 known[stage] = epoch, n + 1
                 count += 1
-                # Once one has found no room none has, or a resume would keep others.
+                # After one without room, none is kept, or a resume would keep different ones.
                 if count - 1 == len(first) < _FIRST and _fits([*first, text], room):
                     first.append(text)
         for stage, epoch, begin, end in record.spans:
@@ -142,7 +142,7 @@ class Skipped(int):
 
 
 _NAMES = {"count", "first", "next"}
-_MORE = {"marks", "lost"}  # only where there are some
+_MORE = {"marks", "lost"}  # only if there are some
 
 
 def _are_lost(found: Any) -> bool:

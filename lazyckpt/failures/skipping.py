@@ -139,7 +139,7 @@ class _Rewriting:
     def chain(self, chain: Chain, *, keeps_holes: bool = False) -> tuple[Chain, bool]:
         """Return the pipeline, and whether it has holes, which a stage after it may keep."""
         calls: list[Call] = []
-        holes = False  # whether items may stand for such that are left out
+        holes = False  # whether items may be holes
         most = math.inf
         for call in chain.calls:
             for each, is_blind, makes in self.guarded(call):

@@ -45,7 +45,7 @@ class Watch:
 
     def call(self, record: Record, fn: Callable[..., Any], *args: Any) -> Any:
         """Return the function's result for these arguments of this record."""
-        if self.is_over or os.getpid() != self._owner:  # in a worker of this one
+        if self.is_over or os.getpid() != self._owner:  # in a worker process of this one
             return fn(*args)
         self._count += 1
         if self._count in self._errors:
@@ -83,7 +83,7 @@ def name_of(record: Record) -> int | None:
     """Return a number below `LOST_NAMES`, equal in all processes; None if it can't be pickled."""
     digest = import_module("hashlib").blake2b(digest_size=5)  # slow to import, seldom wanted
     pickler = Pickler(SimpleNamespace(write=digest.update), 5)
-    pickler.fast = True  # so that one object twice is as two equal ones
+    pickler.fast = True  # so that one object twice pickles like two equal ones
     try:
         pickler.dump(record)
     except Exception:
@@ -135,7 +135,7 @@ class _WatchedExpansion(_Watched):
     def __call__(self, *args: Any) -> Any:
         found = super().__call__(*args)
         record: Record = (*self.record, *args)
-        if (name := name_of(record)) is not None:  # shorter, for what comes of it
+        if (name := name_of(record)) is not None:  # shorter, because its steps are named after it
             record = (*self.record, name)
         if is_reader(found):
             return _WatchedRows(found, self.watch, record)

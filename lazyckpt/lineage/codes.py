@@ -20,7 +20,7 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.lineage.origins import Origin, parts
 
 _BITS = 63
-_PLACES = 40  # bits of a place, at most, and of an epoch; what is above has a number of its own
+_PLACES = 40  # bits of an index, at most, and of an epoch; higher bits have a number of their own
 _EPOCHS = 16
 
 
@@ -81,7 +81,7 @@ class Codes:
 
     def ahead(self, source: int, epoch: int, places: Indices) -> Indices:
         """Return the codes of items at several indices of an epoch."""
-        if self._places < _PLACES:  # one page has them all
+        if self._places < _PLACES:  # one page contains them all
             return affine(places, self.code(source, epoch, 0))
         pages = as_array(places) >> self._places
         codes = as_array(places) & (self.page - 1)
@@ -150,7 +150,7 @@ def leaves(items: list[Any] | NDArray[np.int64]) -> Leaves:
     if type(items[0]) is int:
         try:
             return Leaves(np.arange(len(items)), np.fromiter(items, np.int64, len(items)))
-        except (TypeError, ValueError):  # there are others behind it
+        except (TypeError, ValueError):  # there are more after it
             pass
     try:
         flat = np.fromiter(chain.from_iterable(items), np.int64)
@@ -171,7 +171,7 @@ def _unique(found: Leaves) -> Leaves:
     ordered = np.sort(found.codes)
     if (ordered[1:] != ordered[:-1]).all():
         return found
-    order = np.lexsort((found.codes, found.item))  # stable: the first of those alike is first
+    order = np.lexsort((found.codes, found.item))  # stable: the first of equal codes comes first
     item, codes = found.item[order], found.codes[order]
     again = np.zeros(len(order), bool)
     again[1:] = (item[1:] == item[:-1]) & (codes[1:] == codes[:-1])

@@ -104,7 +104,7 @@ def blocks_of(found: Followed) -> Callable[[Any, int], Block]:
     return block
 
 
-Columns: TypeAlias = Callable[[Any], Sequence[Column]]  # those of a block
+Columns: TypeAlias = Callable[[Any], Sequence[Column]]  # the columns of a block
 
 
 def _traced(found: Followed, stages: Names, files: Names) -> Columns:

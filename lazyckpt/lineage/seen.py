@@ -33,7 +33,7 @@ class Seen:
     def __init__(self, pipeline: Chain, begin: State, end: State) -> None:
         self._pipeline, self._begin, self._end = pipeline, begin, end
         if not self._has_left_out:
-            followed(pipeline)  # which refuses what can't be told
+            followed(pipeline)  # refuses unknown origins
 
     def __iter__(self) -> Iterator[Block]:
         found = followed(self._pipeline, self._end.skipped if self._has_left_out else None)

@@ -191,7 +191,7 @@ class Coding(Tracing):
             name: None if role == "collate" else _last for name, role in roles.items()
         }
         if call.arguments.get("pad") is not None:
-            plain["pad"] = []  # of no origin
+            plain["pad"] = []  # without origins
         replaced = call.replaced(**plain)
         return Stage((replaced if roles else kept(replaced),))
 
@@ -220,7 +220,7 @@ def _all(items: Any, item: Any) -> Any:
     mine = tuple(origins(item))
     if isinstance(items, Pipeline):
         return items | mapped(lambda each: Traced(each, mine))
-    if is_reader(items):  # which knows more than the source did
+    if is_reader(items):  # a reader provides more than the source
         return (
             Traced(row, [replace(origin, row=items.locate(number)) for origin in mine])
             for number, row in enumerate(items)

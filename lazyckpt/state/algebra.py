@@ -181,7 +181,7 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
     if until is None:
         item = step(pipeline, state)[1]
         pipeline.close_steps()
-        if any(each.rate.more for each in pipeline.machines):  # an error may be of one read ahead
+        if any(each.rate.more for each in pipeline.machines):  # an error may come from a later item
             first_items(pipeline.machine, matching(as_state(state), pipeline).position)
         return item
     first, last = between(pipeline, state, until)

@@ -28,16 +28,16 @@ from lazyckpt.failures.skip_log import Skipped
 
 LONGEST = 1 << 24  # characters; a state is far smaller
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-# What `State` and `TrackedState` are made of.
+# The fields of `State` and `TrackedState`.
 Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None, Rank | None]"
 Tracking: TypeAlias = tuple[str, Ranges]
 
 FORMAT = 3
-# In the order of a text.
+# In the order of the JSON.
 _FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped", "rank", "tracked")
-IN_ALL = ("rebased", "skipped")  # that a flat state has, with null where there is none
+IN_ALL = ("rebased", "skipped")  # always in a flat state, null if there is none
 _OPTIONAL = {*IN_ALL, "rank", "tracked"}
-_LONGEST_NAME = 40  # of a tracked run
+_LONGEST_NAME = 40  # for a tracked run
 
 
 class Rebased(NamedTuple):
@@ -140,7 +140,7 @@ def is_count(value: Any) -> bool:
 
 
 def _short_int(text: str) -> int:
-    if len(text) > 99:  # a state has longer ones as text, for decimal ones take long
+    if len(text) > 99:  # longer ones are strings in a state: decimal ones are slow
         raise ValueError(f"an int of {len(text):,} digits")
     return int(text)
 
@@ -356,7 +356,7 @@ def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[L
 def own_places(entries: Entries, position: Position) -> dict[str, str]:
     """Map each stage's number to its own position as a string; None if there is none."""
     found = {}
-    with suppress(InvalidState):  # of a state that somebody made by hand
+    with suppress(InvalidState):  # a state built by hand
         for stage, _, own in layers(entries, position):
             if own is not None:
                 found[stage] = ", ".join(map(brief, own))

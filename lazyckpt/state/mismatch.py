@@ -11,7 +11,7 @@ from lazyckpt.core.content import Entries, Entry, alike, alike_stages, changed, 
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared
-_LINES = 8  # of a difference that are told
+_LINES = 8  # lines shown per difference
 
 
 class Pair(NamedTuple):
@@ -138,7 +138,7 @@ def paired(old: Entries, new: Entries) -> list[Pair]:
 
 def _aligned(old: list[Entry], new: list[Entry]) -> list[tuple[Entry | None, Entry | None]]:
     """Align stages with the fewest differences; None stands for a missing stage."""
-    best: dict[tuple[int, int], tuple[int, int, int]] = {}  # the price, and the step that led here
+    best: dict[tuple[int, int], tuple[int, int, int]] = {}  # the cost, and the step that led here
     for i in range(len(old) + 1):
         for j in range(len(new) + 1):
             ways = [(0, 0, 0)] * (i == j == 0)

@@ -25,7 +25,7 @@ def check_change(pair: Pair, chain: Chain) -> set[str]:
         for name in pair.changed:
             wanted = call.combinator.elastic.changes.get(name)
             may = wanted in ("blind", "grown") or (wanted and not machine.rate.whole_epoch)
-            if not may and name != "seed":  # which may begin with an epoch
+            if not may and name != "seed":  # a seed may change with an epoch
                 raise refused(pair, f"{name} decides the order")
         data_before(pair, call)
         return asked_of(pair, chain)
@@ -149,7 +149,7 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
     is known: over a stream it can't be known without reading the data.
     """
     old, new = before.machines, after.machines
-    places = [(len(new) - 1, position)]  # where a stage begins again
+    places = [(len(new) - 1, position)]  # the positions at which stages restart
     while places:
         number, here = places.pop()
         if not number:

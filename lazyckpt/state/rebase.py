@@ -130,7 +130,8 @@ def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
     rank = finest(found.rank, pipeline.own_rank)
     position = carried(found.stages, found.position, pipeline, items=items, was=was)
     check_rank(found, pipeline)
-    skipped = found.skipped.at(found.skipped.marks)  # what killed one may not kill the other
+    # A record that killed a worker of the old pipeline may not kill one of the new pipeline.
+    skipped = found.skipped.at(found.skipped.marks)
     if found.stages == pipeline.entries:
         known = found.stages, found.items, found.position
         return State(*known, skipped, found.rebased, rank) if found.skipped.lost else found
@@ -299,7 +300,7 @@ def _rebuilt(
     """Take a position apart by the old stages, and put it together by the new ones."""
     parts = places(stages, position)
     here: Position = ()
-    moved: Pair | None = None  # since which change places are made up of other parts
+    moved: Pair | None = None  # the change since which positions have other parts
     for pair in pairs:
         if not pair.new:
             moved = moved or (pair if parts[pair.old - 1].own is not None else None)

@@ -106,7 +106,7 @@ def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
         with fitting(positions):
             if not is_same:
                 _check_epochs(states, chain)
-            dealt = deal(positions, 1 if is_same else num_shards)  # which checks them
+            dealt = deal(positions, 1 if is_same else num_shards)  # it checks them
     except Unfit as unfit:
         raise StateMismatch(f"reshard: {unfit}") from None
     if is_same:

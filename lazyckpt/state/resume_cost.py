@@ -114,7 +114,7 @@ def _cost(
 ) -> Iterator[float]:
     """Yield the numbers of source items that are re-read from a position on."""
     machines, rates = chain.machines, _rates(chain)
-    places = [(len(machines) - 1, position)]  # where a stage begins again
+    places = [(len(machines) - 1, position)]  # the positions at which stages restart
     while places:
         number, here = places.pop()
         rereads = list(machines[number].rereads(here))
@@ -161,7 +161,7 @@ def _behind(rate: Rate, each: float, more: float) -> tuple[float, float]:
 
 def _joined(rate: Rate, parts: list[tuple[float, float]]) -> tuple[float, float]:
     if not parts:
-        return 1, 0  # a source's items are its own
+        return 1, 0  # a source reads its own items
     eaches, mores = [each for each, _ in parts], [more for _, more in parts]
     if rate.every:
         return sum(eaches), sum(mores)
@@ -169,4 +169,4 @@ def _joined(rate: Rate, parts: list[tuple[float, float]]) -> tuple[float, float]
 
 
 def _times(a: float, b: float) -> float:
-    return a * b if a and b else 0  # also of infinity
+    return a * b if a and b else 0  # also for infinity

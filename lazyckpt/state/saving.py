@@ -14,7 +14,7 @@ from lazyckpt.core.checks import Unfit, brief, checked, is_raised_here, natural
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.state.state import State
 
-_LONGEST = (1 << 24) + 2  # bytes, one more than of the longest state
+_LONGEST = (1 << 24) + 2  # bytes: one more than the longest state
 
 
 class Running(Protocol):
@@ -153,7 +153,7 @@ def _path(value: Any) -> str:
 def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
     name = checked(stage, "path", path, _path)
     if "://" not in name:
-        return _Place(os.path.realpath(name), _read, write_file)  # of a link, what it points to
+        return _Place(os.path.realpath(name), _read, write_file)  # follows links
     try:
         fsspec = import_module("fsspec")
     except ImportError:
@@ -197,14 +197,14 @@ def write_file(name: str, content: bytes) -> None:
         with suppress(FileNotFoundError):
             os.unlink(beside)
         if isinstance(error, FileNotFoundError):
-            error.filename = os.path.dirname(name)  # the folder, which isn't there
+            error.filename = os.path.dirname(name)  # the folder is missing
         raise
     _sync_folder(os.path.dirname(name))
 
 
 def _sync_folder(name: str) -> None:
     """Make a rename durable, if the system can; without it, the file is still whole."""
-    with suppress(OSError):  # no right to read the folder, or no such thing on this file system
+    with suppress(OSError):  # no permission to read the folder, or not supported by the file system
         folder = os.open(name, os.O_RDONLY)
         try:
             os.fsync(folder)

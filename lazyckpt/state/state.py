@@ -40,7 +40,7 @@ from lazyckpt.state.codec import (
 
 _FORMAT = str(FORMAT)
 _NONE_SKIPPED = Skipped()
-_ROWS = 40  # that a repr shows of the stages
+_ROWS = 40  # lines of stages in a repr
 
 
 class State(Pictured):
@@ -70,7 +70,7 @@ class State(Pictured):
     True
     """
 
-    # There may be one for each item, so it takes little time to make.
+    # There may be one per item, so building it has to be fast.
     __slots__ = (
         "__weakref__", "_items", "_position", "_rank", "_rebased", "_skipped", "_stages",
     )  # fmt: skip
@@ -173,7 +173,7 @@ class State(Pictured):
             return False
         try:
             return bool(self.position == other.position)
-        except RecursionError:  # of more stages than a tuple is compared through
+        except RecursionError:  # more stages than a tuple comparison can recurse through
             return places(self.stages, self.position) == places(other.stages, other.position)
 
     def __hash__(self) -> int:
@@ -339,7 +339,7 @@ def of_all(state: State) -> State:
 def _facts(state: State) -> Iterator[str]:
     """Yield the facts of a state that a diagram shows, besides the positions of its stages."""
     yield plural(state.items, "item")
-    with suppress(InvalidState):  # of one made by hand
+    with suppress(InvalidState):  # a state built by hand
         yield f"epoch {state.epoch:,}"
     if state.skipped:
         yield f"{int(state.skipped):,} skipped"

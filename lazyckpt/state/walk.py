@@ -16,7 +16,7 @@ from lazyckpt.core.prng import as_array
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.marks import without_marks
 
-ROWS = 1 << 16  # about as many origins at a time
+ROWS = 1 << 16  # approximate number of origins at a time
 
 
 class Reader(Protocol):

@@ -51,7 +51,7 @@ def _steps(sizes: list[int], counts: list[int], length: int) -> Iterator[_Step]:
     least room on top. The others wait until sizes have become small enough for them.
     """
     fitting: list[_Rows] = []
-    waiting: list[_Rows] = []  # a heap by room, negative: the most comes first
+    waiting: list[_Rows] = []  # a heap by negative room: the most room comes first
     total = 0
     for size, left in zip(sizes, counts, strict=True):
         while waiting and -waiting[0].room >= size:

@@ -130,7 +130,7 @@ def binned(
         before: Read, anchor: Position, number: int, given: int, *own: Any
     ) -> Iterator[Placed]:
         held: list[Any] = []
-        left: list[Any] = []  # read, and without room in the rows before
+        left: list[Any] = []  # read, and without room in the earlier rows
 
         def placed(size: int, most: int) -> Bins:
             """Yield rows of sequences held, left over and read, up to one that fits into none."""

@@ -17,8 +17,8 @@ from lazyckpt.state.saving import write_file
 
 _MAGIC = b"lzseen01"
 _HEAD = len(_MAGIC) + 16
-_CHUNK = 1 << 16  # hashes added at once
-_FEW = 32  # that are sooner added one by one
+_CHUNK = 1 << 16  # hashes added in one call
+_FEW = 32  # hashes for which one by one is faster
 
 
 class BloomFilter:

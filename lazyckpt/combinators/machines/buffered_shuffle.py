@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-_WIDEST = 1 << 25  # a buffer that is larger mixes as this one does, and so no key overflows
+_WIDEST = 1 << 25  # larger buffers mix like this one, so no key overflows
 _INDEX_BITS = 27
 _TIE_BITS = 64 - 2 * _INDEX_BITS
-_STRIDE = 32  # of small buffers, so that noting a place costs little
-_USES = ("order", "offset")  # what is drawn for an item
-_PAGE = 512  # outputs worked out at once, at least
+_STRIDE = 32  # for small buffers, so that noting a position is cheap
+_USES = ("order", "offset")  # the draws per item
+_PAGE = 512  # outputs computed in one call, at least
 
 
 def buffered_shuffle(upstream: Machine[A], size: int, seed: int) -> Machine[A]:
@@ -48,7 +48,7 @@ def buffered_shuffle(upstream: Machine[A], size: int, seed: int) -> Machine[A]:
         seed: The seed.
     """
     grid = Grid.of(size)
-    if upstream.view is not None:  # no place has to be noted
+    if upstream.view is not None:  # no position has to be noted
         grid = grid._replace(stride=1, stay=grid.reach - grid.sure)
     ordered = lru_cache(maxsize=2)(partial(BoundedOrder, grid, seed))
 
@@ -186,7 +186,7 @@ class _Jumped:
         pass
 
     def end(self, length: int) -> Position:
-        return self.before(length + 1)  # past the end, which a stage may note
+        return self.before(length + 1)  # past the end, a position that a stage may note
 
 
 class _Missing(NamedTuple):
@@ -421,7 +421,7 @@ class BoundedOrder:
         self._short: Order | None = None
         if self._length is not None and self._length < grid.reach:
             self._short = permuted(int(self._length), seed, "shuffle", "buffer", epoch)
-        self._size = grid.chunk * -(-max(_PAGE, grid.width // 4) // grid.chunk)  # keys of a page
+        self._size = grid.chunk * -(-max(_PAGE, grid.width // 4) // grid.chunk)  # keys per page
         self._page = lru_cache(maxsize=4)(self._sorted)
         self._next = _Waiting(-1, 0, np.empty(0, np.uint64), 0)
 

@@ -15,7 +15,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import Pipeline
 
-A = TypeVar("A", bound=Any)  # bound to Any: pyright then checks nothing that a lambda does with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 
@@ -26,21 +26,21 @@ def expanded(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) ->
         first, inside = position
         epoch = upstream.epoch(first)
         sources, last = noted(anchored(upstream, first))
-        anchor: Position = None  # just before the current item, once somebody has asked
-        rest = position  # where there is no current item: at the beginning, and at the end
+        anchor: Position = None  # just before the current item, once requested
+        rest = position  # if there is no current item: at the beginning, and at the end
         inner: Flow[B] | None = None
         taken: Callable[[], int]
         inner_last: Callable[[], Position]
         whole: list[B] = []
         items: Any = iterate(whole)
-        passed = 0  # items of the expansions before
+        passed = 0  # items of the earlier expansions
 
         def expansions() -> Iterator[Iterator[B]]:
             nonlocal anchor, rest, inside, inner, inner_last, taken, whole, items, passed
             begun = False
             for item in sources:
                 expansion, anchor = fn(item), None
-                if begun and type(expansion) is list:  # what `opened` does, for small ones
+                if begun and type(expansion) is list:  # the same as `opened`, for small ones
                     whole, items = expansion, iterate(expansion)
                     yield items
                     passed, whole = passed + len(whole), []

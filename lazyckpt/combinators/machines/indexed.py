@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", covariant=True)
 
-_OWN = (list, tuple, range, bytes)  # whose iterators can be placed, and tell their place
-_BLOCK = 512  # items that are there at once
-_ROWS = 256  # rows of a frame that are made at once
+_OWN = (list, tuple, range, bytes)  # their iterators can be positioned, and know their position
+_BLOCK = 512  # items per block
+_ROWS = 256  # rows of a frame computed in one call
 _NONE: Iterator[Any] = iterate(())
 
 
-# From an epoch and an index to the items from there on.
+# Functions from an epoch and an index to the items from there on.
 Walks = Callable[[int, int], Flow[Any]]
 
 
@@ -75,7 +75,7 @@ def indexed(
             look()
         except SourceChanged:
             raise
-        except Exception:  # the data's own, which reading them tells
+        except Exception:  # the data's own error: raised again when they are read
             return
 
     return sourced(
@@ -206,7 +206,7 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
             nonlocal known
             if left := remaining(items):
                 known = len(data) - left
-            else:  # after the last item, or amid a list that was cut before it
+            else:  # after the last item, or within a list that was cut before it
                 reached = index_reached(items) if isinstance(data, list) else None
                 known = max(known, len(data)) if reached is None else reached
             return (epoch, known), known - index
@@ -279,7 +279,7 @@ def _in_blocks(
     """Read many items in one call; all exist when the first is yielded."""
 
     def walk(epoch: int, index: int) -> Flow[Any]:
-        here: tuple[Iterator[Any], int] = _NONE, index  # a block, and the index behind it
+        here: tuple[Iterator[Any], int] = _NONE, index  # a block, and the index after it
 
         def each() -> Iterator[Iterator[Any]]:
             nonlocal here

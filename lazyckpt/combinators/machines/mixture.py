@@ -36,9 +36,9 @@ Stop: TypeAlias = Literal[
 ]
 RESTARTING = ("all_exhausted", "never")
 DROPPING = "all_exhausted_without_replacement"
-_FEW = 16  # items in a row that are made alone
-_SINGLY = 4  # items that are sooner read one by one than counted
-_AHEAD = 1 << 12  # items ahead that are asked for at once
+_FEW = 16  # items in a row that are computed alone
+_SINGLY = 4  # items for which reading one by one is faster than counting
+_AHEAD = 1 << 12  # items requested ahead in one call
 
 
 class Alone(Generic[A]):
@@ -66,7 +66,7 @@ class Alone(Generic[A]):
 
     def _items(self) -> Iterator[A]:
         while self.left(1):
-            is_dense = self._in_a_row >= _FEW  # so that a flow has them sooner
+            is_dense = self._in_a_row >= _FEW  # then a flow is faster
             for item in self._machine.flow(self._place()) if is_dense else [self._alone()]:
                 self._taken, self._in_a_row = self._taken + 1, self._in_a_row + 1
                 yield item
@@ -80,7 +80,7 @@ class Alone(Generic[A]):
             return self._machine.item(self._begin, self._taken)
         except IndexError:
             if self._machine.view is not None:
-                self._machine.view.ahead(self._begin, range(0))  # says so if the data have changed
+                self._machine.view.ahead(self._begin, range(0))  # raises if the data have changed
             raise
 
     def _place(self) -> Position:
@@ -237,8 +237,8 @@ class Mixture(Generic[A]):
         ]
         flows = [each.flow(place) for each, place in zip(machines, places, strict=True)]
         streams, taken, picks = map(list, zip(*map(picking, flows), strict=True))
-        jumping: dict[int, Alone[A]] = {}  # of which some items have been passed over
-        there, noted = list(places), counts  # positions, where so many items of each were taken
+        jumping: dict[int, Alone[A]] = {}  # some items of these have been skipped
+        there, noted = list(places), counts  # positions after these numbers of items
         draws = Draws(self.chooser(position), begin)
 
         def given() -> tuple[int, ...]:
@@ -314,7 +314,7 @@ class Mixture(Generic[A]):
                 if left < wanted:
                     size = min(size, int(np.flatnonzero(numbers == number)[left]))
             made = [index] if 0 <= index < size else []
-            if len(jumps) < len(chosen):  # those of others are read, in their order
+            if len(jumps) < len(chosen):  # items of other pipelines are read, in order
                 is_made = ~np.isin(numbers[:size], [*jumps])
                 is_made[made] = True
                 made = is_made.nonzero()[0].tolist()

@@ -21,17 +21,17 @@ from lazyckpt.core.prng import hashed, hashes
 from lazyckpt.errors import PipelineError
 
 Weights = tuple[float, ...]
-Scheduled = Callable[[int], Sequence[float]]  # from the number of items so far
+Scheduled = Callable[[int], Sequence[float]]  # functions of the number of items so far
 
-# Of some places from one on, at most so many: how many, and the weights at the first one and
-# at the last, between which they change in a straight line.
+# For at most n indices from one on: how many, and the weights at the first one and
+# at the last one, with a straight line between the two.
 Ends: TypeAlias = Callable[[int, int], tuple[int, Weights, Weights]]
 
-_LONGEST = 1 << 16  # choices in a pattern that is kept
-_FEW = 64  # sources of which each bound is compared with all draws
-_CHUNK, _MANY = 1 << 12, 1 << 14  # choices made at once
+_LONGEST = 1 << 16  # choices in a stored pattern
+_FEW = 64  # sources up to which each bound is compared with all draws
+_CHUNK, _MANY = 1 << 12, 1 << 14  # choices computed in one call
 _BEYOND = 2.0**64
-_MARGIN = 1 << 32  # by which a bound of floats may be off, and more
+_MARGIN = 1 << 32  # more than the error of a bound in floats
 
 
 class Choices(NamedTuple):
@@ -310,7 +310,7 @@ class _Rounding:
         self._width = len(parts)
         heap = [_Group(part, number) for number, part in enumerate(parts) if part]
         heapq.heapify(heap)
-        self._above: dict[int, tuple[_Group, _Group]] = {}  # by number: it, and what it is part of
+        self._above: dict[int, tuple[_Group, _Group]] = {}  # a group, and the one it is in
         for number in range(self._width, self._width + len(heap) - 1):
             parts_of = heapq.heappop(heap), heapq.heappop(heap)
             both = _Group(sum(part.weight for part in parts_of), number, parts_of)

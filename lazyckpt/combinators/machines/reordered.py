@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-_WINDOW = 1024  # indices worked out at once
+_WINDOW = 1024  # indices computed in one call
 
 
 class Order(Protocol):

@@ -190,7 +190,7 @@ def contiguous_part(
 
     seen = view and View(view.table, ahead, view.moved(start))
     if not is_inside and remainder == "pad":
-        seen = None  # no table has it
+        seen = None  # no table has the padding
     return stateful(
         "shard",
         upstream,

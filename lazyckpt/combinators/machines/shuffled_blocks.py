@@ -64,7 +64,7 @@ def shuffled_blocks(
         before, epoch = upstream.flow(anchor), upstream.epoch(anchor)
         block: list[Any] = []
         ticks: Iterator[Any] = iterate(block)
-        passed = 0  # given by the blocks before
+        passed = 0  # yielded by the earlier blocks
 
         def blocks() -> Iterator[Iterator[Any]]:
             nonlocal anchor, number, given, block, ticks, passed
@@ -79,7 +79,7 @@ def shuffled_blocks(
                     raise _shrunk(name, what, given, len(outputs))
                 left = iterate(outputs, given)
                 anchor, number = here, following
-                # Together, as an interrupt may come at any time, and this is counted.
+                # In one assignment, because an interrupt may come at any time, and this is counted.
                 passed, given, block, ticks = passed + len(block) - given, 0, outputs, left
                 yield ticks
                 here, following = before.snapshot(), following + 1

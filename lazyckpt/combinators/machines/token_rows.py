@@ -15,15 +15,15 @@ from lazyckpt.core.registry import Elastic
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 
-Pad: TypeAlias = Mapping[str, float]  # what fills up a row, by features
+Pad: TypeAlias = Mapping[str, float]  # padding, by feature
 
-# What becomes of a sequence that is longer than a row.
+# The treatment of a sequence longer than a row.
 Overflow: TypeAlias = Literal["error", "split", "truncate", "drop"]
 overflow_policy = one_of("error", "split", "truncate", "drop")
 
 _OURS = ("segment_ids", "positions")
-_SHOWN = 20  # tokens of a sequence in a message, which are cut
-_FEW = 8  # parts, up to which a slice for each takes less time
+_SHOWN = 20  # tokens of a sequence that a message shows
+_FEW = 8  # parts up to which one slice per part is faster
 
 
 def token_count(stage: str, size: Any, item: Any) -> int:
@@ -55,7 +55,7 @@ class Cut(NamedTuple):
         return {name: each[self.begin : self.end] for name, each in self.whole().items()}
 
 
-UnfilledRow: TypeAlias = tuple[list[Any], int]  # sequences and parts of such, and its length
+UnfilledRow: TypeAlias = tuple[list[Any], int]  # its sequences and parts, and its length
 
 
 def size_of(stage: str, item: Any) -> int:
@@ -137,7 +137,7 @@ def _longer(length: int, item: Any) -> str | None:
     return f"{size} tokens are more than length={length}" if size > length else None
 
 
-REPADDED = Elastic(changes={"pad": "blind"})  # of what changes no row but in what fills it up
+REPADDED = Elastic(changes={"pad": "blind"})  # for stages in which only the padding may change
 
 
 def padding(value: Any) -> dict[str, Any]:

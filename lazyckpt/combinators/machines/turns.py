@@ -26,7 +26,7 @@ class Turns(Generic[A]):
         self.machines = machines
         self.width = len(machines)
         self.block_length = block_length
-        self._known: tuple[Position, _Rounds] | None = None  # of the position asked for last
+        self._known: tuple[Position, _Rounds] | None = None  # of the last requested position
 
     def machine(self, name: str) -> Machine[A]:
         skips = [each.skip for each in self.machines]
@@ -78,9 +78,9 @@ class Turns(Generic[A]):
         flows = [each.flow(place) for each, place in zip(self.machines, places, strict=True)]
 
         order, before = [turn], 0
-        taken: Callable[[], int] = int  # none, until reading begins
-        now = list(places)  # positions, where so many items of this round were taken:
-        noted: int | None = 0  # None if all may have moved since
+        taken: Callable[[], int] = int  # 0 until reading begins
+        now = list(places)  # positions after a number of items of this round:
+        noted: int | None = 0  # None if any may have advanced since
 
         def rounds() -> Iterator[Iterator[A]]:
             """Yield the items until one pipeline ends, then those until the next one does."""
@@ -132,7 +132,7 @@ class Turns(Generic[A]):
             taken[turn], left, given = taken[turn] + some, left - some, given + some
             if left and given < self.block_length:
                 ended, given = ended | 1 << turn, 0
-                taken[turn] += 1  # asked once more, it ends
+                taken[turn] += 1  # the next request ends it
             turn, given = self.turned(turn, given, ended)
 
         if left and given:
@@ -191,7 +191,7 @@ class _Rounds:
     ) -> None:
         self._order, self._block_length = order, block_length
         self._turn, self._first = turn, first
-        # When so many were taken of each that has them, so many were given in all.
+        # The total number of items, after this many of each machine that has them.
         self._taken = [0, *sorted([has for _, has in order])]
         pairs = enumerate(pairwise(self._taken))
         parts = [(b - a) * (len(order) - i) if b > a else 0 for i, (a, b) in pairs]
@@ -210,11 +210,11 @@ class _Rounds:
         if block_length == 1:
             number = self._active(ended)[rest][0]
         else:
-            taken -= taken % block_length  # back to where the round began
+            taken -= taken % block_length  # back to the beginning of the round
             ended = bisect_right(self._taken, taken) - 1
             before = (taken - self._taken[ended]) * (len(self._order) - ended)
             rest = n - int(self._given[ended] + before)
-            for number, has in self._active(ended):  # noqa: B007  # used behind the loop
+            for number, has in self._active(ended):  # noqa: B007  # used after the loop
                 some = min(block_length, has - taken)
                 if rest < some:
                     break
