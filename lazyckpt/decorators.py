@@ -65,7 +65,7 @@ def combinator(
         unrecorded: Arguments that don't change the order, and are not recorded in a state.
         functions: The arguments that are functions, each with its role: see
             `lazyckpt.core.registry.Role`. The stage looks at items only through them.
-        elastic: What `rebase` may change, and how: see `lazyckpt.core.registry.Elastic`.
+        elastic: The changes that `rebase` allows, and how: see `lazyckpt.core.registry.Elastic`.
         trace: Function from the stored call and a `lazyckpt.lineage.tracing.Tracing` to a stage
             that takes and yields items with their origins and has the same positions. It is
             needed only if no other option shows which items went into an output; see

@@ -57,7 +57,7 @@ class Flow(Generic[T]):
 
     `place()` returns both, if that takes less time. `before()` returns the position just before
     the item taken last, after all items dropped before it: from there the next item is that one,
-    and nothing else is computed. It exists if nobody has to note the position at each item.
+    and nothing else is computed. It exists if the position need not be noted at each item.
     `noting()` returns the same flow with a `before` that is noted in this way, to replace a flow
     that has not begun: if items are dropped, only that flow knows.
 

@@ -33,7 +33,7 @@ class Skipped(int):
     """The number of skipped items, as an int, with descriptions of the `first` ones.
 
     Attributes:
-        first: Where and why each was skipped: the stage, the position just after the item, and
+        first: A description of each: the stage, the position just after the item, and
             the error. At most 8, and fewer if they would not fit into a state.
         following: The epoch and number of the next one of each stage that skipped some:
             (stage, epoch, number).
