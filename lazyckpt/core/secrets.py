@@ -19,7 +19,7 @@ _WORDS = (
 )
 _NAME = rf"(?<![\w.-])(?:[\w.-]*?{_WORDS}|(?-i:[A-Z0-9_]+_TOKEN))"
 _SHORT = r"(?<![\w.-])(?:token|auth|pwd)"  # with no prefix, and no colon alone behind them
-_NAMED = rf"{_NAME}(?:\\*[\"'])?\s*(?:=+>?|:)\s*"  # up to what it is given
+_NAMED = rf"{_NAME}(?:\\*[\"'])?\s*(?:=+>?|:)\s*"  # up to its value
 _GIVEN = rf"(?:{_NAMED}|{_SHORT}(?:\s*=+>?|\\*[\"']\s*:)\s*)"
 _CONSTANTS = r"(?:None|null|true|false|str|bytes|int|float|Any)(?:[\s,;&)\]}|]|\Z)"  # and types
 

@@ -337,7 +337,7 @@ def of_all(state: State) -> State:
 
 
 def _facts(state: State) -> Iterator[str]:
-    """Yield the facts of a state that a diagram shows, in addition to the positions of its stages."""
+    """Yield the facts of a state that a diagram shows in addition to positions."""
     yield plural(state.items, "item")
     with suppress(InvalidState):  # a state built by hand
         yield f"epoch {state.epoch:,}"

@@ -396,7 +396,7 @@ def test_what_may_follow_a_bar(left: Any) -> None:
     for bad in (3, None, "map", [lz.map(len)], math.nan):
         message = refusal(lambda bad=bad: left | bad)
         assert repr(bad)[:30] in message
-        assert "no stage" in message
+        assert "not a stage" in message
 
 
 def test_a_combinator_that_was_not_called() -> None:

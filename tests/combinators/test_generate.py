@@ -153,5 +153,5 @@ def test_what_a_generator_function_must_give() -> None:
     pipeline = lz.from_generator(lambda: given)
     state = lz.state_at(pipeline, 3)
     given.pop()
-    with pytest.raises(lz.SourceChanged, match=r"from_generator: the state stands after item 3"):
+    with pytest.raises(lz.SourceChanged, match=r"from_generator: the state is after item 3"):
         list(lz.run(pipeline, state))

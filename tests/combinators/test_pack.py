@@ -152,7 +152,7 @@ STAGES = [
         ([{}], TypeError, "got {}"),
         ([{"x": [1], "y": [1, 2]}], ValueError, "unequal lengths {'x': 1, 'y': 2}"),
         ([{"x": 1, "y": 3}], TypeError, "expected a sequence"),
-        ([{"positions": [1]}], ValueError, "named 'positions'"),
+        ([{"positions": [1]}], ValueError, "reserved name 'positions'"),
         ([[1], {"x": [1]}], ValueError, "has features .*others have"),
     ],
 )

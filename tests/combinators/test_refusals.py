@@ -23,7 +23,7 @@ def bucketed(size: Any = 2, **more: Any) -> Any:
 BAD_WEIGHTS: list[tuple[Any, str]] = [
     ([1, -1], "finite numbers >= 0, but weight 1 is .*-1"),
     ([math.nan, 1], "weight 0 is .*nan"),
-    ([0, 0.0], "with at least one above 0"),
+    ([0, 0.0], "at least one of them above 0"),
     ([1, math.inf], "weight 1 is .*inf"),
     (["1", 1], "weight 0 is '1'"),
     ([None, 1], "weight 0 is None"),

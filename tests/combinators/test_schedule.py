@@ -105,7 +105,7 @@ def test_a_changed_schedule_is_another_pipeline(weights: Any) -> None:
             given = lz.rebase(state, new).to_json()
             assert lz.mix_counts(new, given) == lz.mix_counts(old, state)
         else:
-            with pytest.raises(lz.StateMismatch, match="holds what mix gave; put mix behind"):
+            with pytest.raises(lz.StateMismatch, match="holds items from mix; put mix after"):
                 lz.rebase(state, new)
 
 
@@ -133,7 +133,7 @@ def test_a_function_with_a_name_is_told_by_it() -> None:
     changed = pipeline(lambda n: [0, 1], "second")
     with pytest.raises(lz.StateMismatch, match=r"first.*second"):
         lz.run(changed, state)
-    with pytest.raises(lz.StateMismatch, match=r"first.*second.*holds what mix gave"):
+    with pytest.raises(lz.StateMismatch, match=r"first.*second.*holds items from mix"):
         lz.rebase(state, changed)
 
 
@@ -228,7 +228,7 @@ def test_a_bare_function_is_refused_where_a_resume_would_ask_it_again(name: str,
         (lambda: lz.schedule({0: [1, 0], -1: [1, 1]}), r"an int >= 0, in \{-1: \[1, 1\]\}"),
         (lambda: lz.schedule({0: [1, 0], 1.5: [1, 1]}), r"an int >= 0, in \{1.5"),
         (lambda: lz.schedule({0: [1, -1]}), r"weight 1 is -1, in \{0: \[1, -1\]\}"),
-        (lambda: lz.schedule({0: [0, 0]}), "with at least one above 0"),
+        (lambda: lz.schedule({0: [0, 0]}), "at least one of them above 0"),
         (lambda: lz.schedule({0: 0}), r"an int >= 1, in \{0: 0\}"),
         (lambda: lz.schedule({0: 3.5}), "a sequence of at least one number"),
         (lambda: lz.schedule({0: 3, 2: [1]}), "only weights, or only lengths"),
