@@ -285,7 +285,7 @@ def test_another_function_is_refused_where_what_it_gave_is_held(name: str) -> No
     build = FUNCTIONS[name]
     run = lz.run(build(1))
     given = [next(run) for _ in range(5)]
-    with pytest.raises(lz.StateMismatch, match="is a different"):
+    with pytest.raises(lz.StateMismatch, match="a different function"):
         run.change(build(2))
     run.change(build(1))  # functions anew, which do the same
     given += [next(run) for _ in range(5)]

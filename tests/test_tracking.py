@@ -75,7 +75,7 @@ def test_each_bad_ticket_is_named_differently() -> None:
             tracked.ack(ticket)  # type: ignore[arg-type]
     resumed = lz.tracked(lz.run(LETTERS), tracked.state, max_in_flight=4)
     with pytest.raises(
-        lz.errors.TicketError, match=r"from before a resume: unless .* item 2 comes again"
+        lz.errors.TicketError, match=r"from before a resume: unless .* item 2 is delivered again"
     ):
         resumed.ack(good)
     tracked.ack(good)

@@ -104,7 +104,8 @@ def _remedy(place: _Place) -> str:
         for name in map(place.previous, count(1)):
             with suppress(InvalidState):
                 items = _state(place, name).items
-                return f"the previous one, {items:,} items, is lz.load({place.shown(name)!r})"
+                name = place.shown(name)
+                return f"the previous whole state, after {items:,} items, is lz.load({name!r})"
     return "there is no previous whole state"
 
 

@@ -233,7 +233,9 @@ def test_a_first_state_is_told_from_every_other(one: Any, other: Any, stage: str
     if repr(one) == repr(other):
         assert a.entries == b.entries
         return
-    with pytest.raises(lz.StateMismatch, match=r"another pipeline:\n    stage \d.* -> .*\nstrict"):
+    with pytest.raises(
+        lz.StateMismatch, match=r"different pipeline:\n    stage \d.* -> .*\nstrict"
+    ):
         lz.run(b, state)
     assert size(a.entries) < 999
 

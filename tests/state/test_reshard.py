@@ -129,8 +129,8 @@ def test_what_lanes_refuse() -> None:
     for states, reason, *behind in (
         ([one, two], "lanes(num_shards=3) needs the states of 3 ranks, got 2"),
         ([one, two, three, one], "of 3 ranks, got 4"),
-        ([one, three, two], "expected the state of rank 1 of 3, got that of rank 2"),
-        ([one, one, three], "expected the state of rank 1 of 3, got that of rank 0"),
+        ([one, three, two], "expected the state of rank 1, got that of rank 2"),
+        ([one, one, three], "expected the state of rank 1, got that of rank 0"),
         ([one, two, lz.init(DATA)], "0 and 2 have different pipelines:\n    lanes\n -> source"),
         ([one, *laned_states(2)], "ranks 0 and 1 have different pipelines"),
         (laned_states(), "states belong to a different pipeline:\n    lanes\n -> ", lz.take(30)),
@@ -268,7 +268,7 @@ def test_ranks_that_go_at_their_own_pace_keep_to_their_number() -> None:
     ("made", "reason"),
     [
         (lambda n: DATA | lz.shard(num_shards=n, index=0, contiguous=True), "are contiguous"),
-        (lambda n: lz.zip(DATA, DATA | lz.shard(num_shards=n, index=0)), "another pipeline"),
+        (lambda n: lz.zip(DATA, DATA | lz.shard(num_shards=n, index=0)), "different pipeline"),
         (
             lambda n: (
                 lz.zip(DATA, DATA | lz.shard(num_shards=2, index=0))

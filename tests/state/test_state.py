@@ -189,7 +189,7 @@ def test_a_path_is_no_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [4, 99, 2**70])
 def test_formats_of_later_releases(version: Any) -> None:
-    with pytest.raises(lz.InvalidState, match=r"format .* reads 3; a newer .*: upgrade"):
+    with pytest.raises(lz.InvalidState, match=r"format .* reads 3; .* by a newer .*: upgrade"):
         State.from_json(resigned(lazyckpt=version))
 
 
