@@ -64,11 +64,11 @@ def shard(
     of ranks, lower ranks get one item more; `remainder` changes that.
 
     With random access before `shard`, items of other ranks are not computed. The same holds after
-    a `mix` of pipelines with random access, with only `map` and `repeat` in between, unless
-    workers compute the items. Any other stream is read by every rank, so put `shard` early. Even
-    then, the stages directly before it compute only this rank's items: `map`, `starmap`, `tap`
-    and the `collate` of `batch` aren't called for other items, and `pack_first_fit`,
-    `pack_best_fit` and `concat_then_split` don't fill other rows.
+    a `mix` of pipelines with random access, with only `map` and `repeat` in between; if workers
+    compute the items, with only `repeat`. Any other stream is read by every rank, so put `shard`
+    early. Even then, the stages directly before it compute only this rank's items: `map`,
+    `starmap`, `tap` and the `collate` of `batch` aren't called for other items, and
+    `pack_first_fit`, `pack_best_fit` and `concat_then_split` don't fill other rows.
 
     Args:
         num_shards: The number of ranks, an int >= 1.
