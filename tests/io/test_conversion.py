@@ -302,7 +302,7 @@ def test_one_process_converts_into_a_folder() -> None:
         lz.io.convert([1], place, format="jsonl.zst", rows_per_file=2)
         return n
 
-    with pytest.raises(lz.PipelineError, match=f"another process converts into {place}"):
+    with pytest.raises(lz.PipelineError, match=f"is converting into {place}"):
         lz.io.convert([1] | lz.map(again), place, format="jsonl.zst", rows_per_file=2)
 
 
