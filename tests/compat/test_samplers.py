@@ -71,7 +71,7 @@ def test_another_order_is_refused() -> None:
     next(run)
     with pytest.raises(lz.SourceChanged, match="another index"):
         next(lz.run(sampler([1, 0, 2]), run.state))
-    with pytest.raises(lz.SourceChanged, match="2 items, where its len"):
+    with pytest.raises(lz.SourceChanged, match="2 items, but its len"):
         list(sampler(Short(3), window=1))
 
 
