@@ -81,8 +81,7 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
         sampler: An iterable that is iterated again in each epoch. To resume, it must yield the same
             items again. A one-shot iterator yields the same items in every epoch.
         window: Most items that a downstream stage reads together across the ends of epochs. If it
-            is
-            set, each epoch must have exactly `len(sampler)` items.
+            is set, each epoch must have exactly `len(sampler)` items.
 
     Raises:
         SourceChanged: If it yields different items than before.

@@ -15,11 +15,11 @@ asked. It has a `len`, and each loop is one epoch, as with torch's DataLoader. S
 `state_dict()` anywhere; `torch.load(..., weights_only=True)` reads it. `lz.torch.sampler(sampler)`
 is a source of the indices that a sampler yields, epoch by epoch.
 
-**Ranks that end together.** With
-`lz.torch.loader(pipeline, group=torch.distributed.group.WORLD)` all ranks end a loop at the same
-step, however many items each has. The state is the same on all ranks. After a process is lost, call
-`loader.join(new_group)` on the others, and make a loader without a state on the new one. If ranks
-leave their loops by `break`, they must do so at the same step.
+**Ranks that end together.** With `lz.torch.loader(pipeline, group=torch.distributed.group.WORLD)`
+all ranks end a loop at the same step, however many items each has. The state is the same on all
+ranks. After a process is lost, call `loader.join(new_group)` on the others, and make a loader
+without a state on the new one. If ranks leave their loops by `break`, they must do so at the same
+step.
 
 **torchft.** Its `Manager` takes the loader's `state_dict` and `load_state_dict`. If all ranks share
 one state, a replacement replica takes its position from another replica. Items that it would have
@@ -51,9 +51,8 @@ gives each rank its batches, and `lz.to_device` moves them. Without `accumulate`
 
 **Lightning.** With `trainer.fit(model, lz.torch.loader(pipeline))`, checkpoints include the
 loader's state, also within epochs. If `len` is unknown, Lightning draws one batch ahead, and a
-resume loses
-it: pass `epoch_size`. `lz.lightning.PipelineCallback()` makes checkpoints on an exception or a
-signal exact too.
+resume loses it: pass `epoch_size`. `lz.lightning.PipelineCallback()` makes checkpoints on an
+exception or a signal exact too.
 
 **Hugging Face's Trainer.** After `lz.transformers.feed(trainer, loader)`, rank 0 saves the state in
 `trainer_state.json`. A resumed run equals one that never stopped, in steps, epochs and weights.

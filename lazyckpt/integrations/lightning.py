@@ -28,8 +28,7 @@ class PipelineCallback(Callback):
       were only accumulated. If the exception came after the optimizer's step, no batch is repeated.
     - during a batch, such as Lightning writes on a signal of SLURM: the batch is delivered again.
     - at the end of an epoch: Lightning restores no loader from it if `max_epochs` ended the
-      training
-      run, and in a `CombinedLoader` a loader that was restarted would not start again.
+      training run, and in a `CombinedLoader` a loader that was restarted would not start again.
 
     Raises:
         PipelineError: From `fit`, if a loader has no length.

@@ -187,8 +187,7 @@ def build_lock(path: str, find: Callable[[], F | None]) -> Iterator[F | None]:
 
 
 def write_array(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> tuple[int, int]:
-    """Write numbers that arrive in chunks, `columns` per entry; return the result of
-    `array_footer`.
+    """Write numbers that arrive in chunks, and return the result of `array_footer`.
 
     Args:
         path: The file.

@@ -190,8 +190,7 @@ class Files(Sequence[File]):
         return Files(replace(file, cache=cache) for file in self)
 
     def check(self, saved: Files) -> None:
-        """Compare with a saved listing; raise a `StateMismatch` that names the first file that
-        differs.
+        """Compare with a saved listing; a `StateMismatch` names the first file that differs.
 
         If both listings have the digest of a file, the digest decides and the modification time
         doesn't.
@@ -261,12 +260,10 @@ def files(
 
     Raises:
         ArgumentError: If a pattern matches no file or a directory, or if a file is listed twice,
-            even
-            through a link to its folder. Links to one file count as copies of it.
+            even through a link to its folder. Links to one file count as copies of it.
         FileNotFoundError: If a path without a pattern doesn't exist.
         StateMismatch: If a file was changed, removed, added or moved compared with `like`; the
-            first
-            such file is named.
+            first such file is named.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -247,8 +247,7 @@ def stream_dataset(dataset: Any) -> Pipeline[Any]:
 
     Raises:
         ArgumentError: If it is not an `IterableDataset`, or if a stage of it is not exact:
-            `shuffle`,
-            whose buffer `datasets` loses, or a batched `map` of tables.
+            `shuffle`, whose buffer `datasets` loses, or a batched `map` of tables.
 
     State:
         The epoch, a count of examples, and the state of `datasets`. After a resume, that state may

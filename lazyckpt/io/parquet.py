@@ -206,8 +206,7 @@ def read_parquet(
 
     Raises:
         ArgumentError: If a file lacks one of `columns` or has two columns of one name, if a column
-            is
-            encrypted or has a group without fields, or if the type of a column can't be combined
+            is encrypted or has a group without fields, or if the type of a column can't be combined
             with that in the first file; the error names both files.
         RecordError: If a file is not a Parquet file, its footer is encrypted, or a row group is
             damaged.

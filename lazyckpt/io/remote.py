@@ -123,9 +123,7 @@ class ObstoreStorage(RemoteStorage):
         ]
 
     def _by_fsspec(self, pattern: str, reason: str) -> Sequence[File]:
-        """List the files of a pattern by fsspec, because obstore fails at a key with an invalid
-        path.
-        """
+        """List the files of a pattern by fsspec, because obstore fails at an invalid path."""
         if self.scheme != "s3" or find_spec("s3fs") is None:
             raise PipelineError(
                 f"{pattern} can't be listed: {reason}; rename that key, or match a folder without "

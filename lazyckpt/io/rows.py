@@ -66,10 +66,9 @@ class Rows(Sequence[T]):
       "none", "gzip", "zstd", or options of `lazyckpt.io.Zstd`
     - `max_record_bytes`: most bytes of a record; a larger one is an error and isn't read
     - `index_dir`: folder for indices. An index takes up to 8 bytes per row in formats that don't
-      store
-      the positions of rows, and 2 % of a large gzip member. By default it is `LAZYCKPT_CACHE`, or
-      the user's cache folder. Before an index is built there, the least recently used ones are
-      removed until the folder takes at most `LAZYCKPT_CACHE_BYTES` (16 GiB).
+      store the positions of rows, and 2 % of a large gzip member. By default it is
+      `LAZYCKPT_CACHE`, or the user's cache folder. Before an index is built there, the least
+      recently used ones are removed until the folder takes at most `LAZYCKPT_CACHE_BYTES` (16 GiB).
     - `executor`: executor that scans files without an index
     - `progress`: if True, show a tqdm progress bar while scanning, if tqdm is installed
 
@@ -82,9 +81,8 @@ class Rows(Sequence[T]):
         SourceChanged: If a file changed since the listing, when it is read.
         StorageError: If a file can't be read from its storage; no `on_error` skips it.
         PipelineError: If the index can't be written, or a package is missing. Also if the last row
-            of
-            a damaged compressed file is read. Rows before the damaged gzip member or zstd frame can
-            be read; in a file that is cut, rows up to 1 MiB before the cut.
+            of a damaged compressed file is read. Rows before the damaged gzip member or zstd frame
+            can be read; in a file that is cut, rows up to 1 MiB before the cut.
 
     State:
         The epoch, a count of rows, the number of files, and a digest. The digest covers the files'
@@ -136,9 +134,7 @@ class Rows(Sequence[T]):
         return self.read_rows(number, (record,))[0]
 
     def read_block(self, number: int, record: int, budget: int) -> list[T]:
-        """Return consecutive rows of file `number`, starting at `record`: about `budget` bytes, at
-        least one.
-        """
+        """Return rows of file `number` from `record` on: about `budget` bytes, at least one row."""
         stop = min(record + max(1, budget >> 10), self._begins[number + 1] - self._begins[number])
         return self.read_rows(number, range(record, stop))
 

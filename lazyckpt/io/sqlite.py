@@ -170,13 +170,11 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
 
     Raises:
         ArgumentError: If the key is missing in a row or not unique, or if the database is not on
-            this
-            machine.
+            this machine.
         RecordError: If the file is not a database, or has no such table or column.
         StorageError: If the database is locked while keys are read, or can't be opened.
         SourceChanged: If the file has changed when rows are read, or has a write-ahead log that
-            isn't
-            empty.
+            isn't empty.
 
     State:
         The epoch, a count of rows, and a digest of the file, the query and the key.

@@ -274,10 +274,9 @@ def inode(path: str) -> _Inode:
 
 
 def glob_files(pattern: str) -> Iterator[str]:
-    """Yield the paths that match an absolute pattern, as in `glob`, except that `**` never yields
-    folders.
+    """Yield the paths that match an absolute pattern, like `glob`.
 
-    Links are followed, unless they lead to a folder above themselves.
+    `**` never yields folders. Links are followed, unless they lead to a folder above themselves.
     """
     parts = pattern.lstrip("/").split("/")
     pairs = zip(parts, ["", *parts], strict=False)

@@ -43,8 +43,8 @@ def iter_text(
 
     Raises:
         RecordError: If a line can't be decoded or is too long. The error names the record, its
-            offset
-            and the file. The next call yields the line after it; `on_error="skip"` continues there.
+            offset and the file. The next call yields the line after it; `on_error="skip"` continues
+            there.
         SourceChanged: If the file changed since the listing.
         PipelineError: If a compressed file is damaged or cut.
 

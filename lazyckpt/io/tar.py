@@ -284,8 +284,7 @@ def read_tar(
 
     Raises:
         RecordError: If a file is not a tar file, or a sample is cut or has two members with the
-            same
-            extension.
+            same extension.
 
     >>> import lazyckpt as lz
     >>> import io, tarfile

@@ -294,15 +294,13 @@ def read_jsonl(
 
     Args:
         loads: Function from the bytes of a line, without surrounding white space, to a row. It gets
-            a
-            str if `encoding` isn't "utf-8". By default the standard library's parser, except that
+            a str if `encoding` isn't "utf-8". By default the standard library's parser, except that
             `NaN` is an error; faster if msgspec is installed.
         encoding: Encoding in which a newline is one byte.
 
     Raises:
         RecordError: If a file is one value over several lines, or an array in a `.json`, or if a
-            line
-            is not valid JSON.
+            line is not valid JSON.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -128,8 +128,7 @@ def read_tfrecord(
 
     Raises:
         RecordError: If a record is cut, or a checksum is wrong. After a wrong length, the rest of
-            the
-            file is one record.
+            the file is one record.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -32,8 +32,9 @@ _DIGITS = 13  # digits of a digest that every JSON reader keeps as an int
 
 
 class StreamWrapper(Iterator[T], Generic[T]):
-    """A stream of batches in epochs, optionally buffered by a thread; iterating over it yields one
-    epoch.
+    """A stream of batches in epochs, optionally buffered by a thread.
+
+    Iterating over it yields one epoch.
 
     With a buffer, call `next` inside `with stream:`. Leaving the block ends the thread, but keeps
     the position and the batches that are ready. A later `next` outside the block uses a thread for
@@ -54,8 +55,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
         epoch_size: Number of batches per epoch, across passes; below 1, an epoch is one pass.
         name: Name in errors, the profile and the state.
         profile: Dict of timings; `profile["read_batch_<name>"]` becomes a list of the seconds
-            waited
-            for each delivered batch.
+            waited for each delivered batch.
 
     >>> stream = StreamWrapper(lambda: iter(["a", "b", "c"]), epoch_size=2)
     >>> list(stream), next(stream)
@@ -127,9 +127,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
 
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:
-        """A context in which batches are computed ahead. It nests; without a thread it has no
-        effect.
-        """
+        """A context in which batches are computed ahead; without a thread it has no effect."""
         return self._run.allow_buffering
 
     def state_dict(self) -> dict[str, Any]:

@@ -39,17 +39,14 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         sampler: Source of the indices: an iterable, a sampler of this module, or a pipeline. It is
             iterated again in each epoch, in this process and thread.
         last_batch: "keep" (None) a shorter last batch, "discard" it, or let its items begin the
-            next
-            epoch ("rollover").
+            next epoch ("rollover").
         batch_sampler: Source of the batches, of the same kinds. If the first element of a batch is
-            a
-            list, a range or an array with a dimension, the batch is a list of shards, each
+            a list, a range or an array with a dimension, the batch is a list of shards, each
             batchified on its own; tuples are indices.
         num_workers: Number of processes, or of threads with `thread_pool`; they stay until `close`.
         pin_memory: If True, pin arrays too, if torch finds a device.
         prefetch: Number of batches computed ahead, `2 * num_workers` by default; one more if it is
-            at
-            most `num_workers`. With 0 or less, none are computed ahead.
+            at most `num_workers`. With 0 or less, none are computed ahead.
         seed: Seed of `shuffle`; None takes one from `np.random`.
 
     >>> import numpy as np
@@ -215,8 +212,7 @@ def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> 
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:
-    """Batch items like `lazyckpt.stack`, but tuples as a list of batched fields and lists as
-    arrays.
+    """Batch items like `lazyckpt.stack`, but tuples as lists of fields and lists as arrays.
 
     >>> default_batchify_fn([(1, [1.5, 2.0]), (2, [0.5, 1.0])])
     [array([1, 2]), array([[1.5, 2. ],
@@ -240,10 +236,10 @@ def _executor(workers: int, prefetch: int, is_threaded: bool) -> lz.Executor | N
 
 @lz.combinator(registered=False, checks={"batch_size": positive})
 def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
-    """Group items into batches of `batch_size`; the items left at the end of an epoch begin the
-    next one.
+    """Group items into batches of `batch_size`, across epochs.
 
-    Epoch e has the batches that are complete after e + 1 epochs of upstream but not after e.
+    The items left at the end of an epoch begin the next one. Epoch e has the batches that are
+    complete after e + 1 epochs of upstream but not after e.
     """
     length, jump = upstream.length, upstream.skip
     if jump is None or not isinstance(length, int):

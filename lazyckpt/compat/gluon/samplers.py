@@ -109,12 +109,10 @@ class FixedBucketSampler(Sampler):
 
     Args:
         batch_size: Number of indices per batch. With `use_average_length`, the approximate number
-            of
-            elements, computed from the mean and standard deviation of each bucket's lengths.
+            of elements, computed from the mean and standard deviation of each bucket's lengths.
         shuffle: If True, shuffle the indices within buckets, and the batches, again in each epoch.
         num_shards: If above 0, each item is a list of that many batches. If they don't divide
-            evenly,
-            the last list repeats some batches of the previous one.
+            evenly, the last list repeats some batches of the previous one.
         seed: Seed of `shuffle`; None takes one from `np.random`.
 
     >>> lengths = [3, 9, 4, 8, 2, 7]
@@ -318,9 +316,7 @@ class SplitSampler(Sampler):
 
 
 def seeded(seed: int | None) -> int:
-    """Return the seed, or one from NumPy's global generator, so that `np.random.seed` determines
-    it.
-    """
+    """Return the seed, or one from NumPy's global generator, which `np.random.seed` determines."""
     if seed is None:
         return int(np.random.randint(np.iinfo(np.int32).max))
     return int(checked("gluon", "seed", seed, natural))

@@ -75,8 +75,9 @@ class PipelineIterator(CheckpointableIterator):
         *sources: CheckpointableIterator,
         begin: Callable[..., Position] | None = None,
     ) -> None:
-        """Take a pipeline, or build one from those of the sources; begin at the position built from
-        theirs.
+        """Take a pipeline, or build one from the sources' pipelines.
+
+        `begin` builds its first position from theirs.
         """
         pipelines = list(map(_pipeline_of, sources))
         if len(set(map(id, sources))) < len(sources):
@@ -92,9 +93,7 @@ class PipelineIterator(CheckpointableIterator):
         return self._run.state.to_dict()
 
     def setstate(self, checkpoint: Checkpoint | str | None) -> None:
-        """Move to a state of this pipeline, or to a checkpoint of Infinibatch; None is the
-        beginning.
-        """
+        """Move to a state of this pipeline, or a checkpoint of Infinibatch; None is the start."""
         self._check_open()
         if checkpoint is None:
             self._go_to(self._pipeline.machine.init(0))
@@ -271,8 +270,9 @@ def _itself(item: Any) -> Any:
 
 
 class MapIterator(PipelineIterator):
-    """`transform(item)` for every item. It begins at the position of its source, which doesn't
-    move.
+    """`transform(item)` for every item.
+
+    It begins at the position of its source, which doesn't move.
     """
 
     def __init__(self, source_iterator: Source, transform: Callable[[Any], Any]) -> None:
@@ -333,8 +333,7 @@ class SamplingRandomMapIterator(PipelineIterator):
 
 
 class BufferedShuffleIterator(PipelineIterator):
-    """A shuffle with a buffer: each item takes a random slot, and the previous one there is
-    yielded.
+    """A shuffle with a buffer: each item takes a random slot and releases the item there.
 
     Resume: reads about 12 times the buffer; prefer a blockwise shuffle if that is slow. From
     Infinibatch's own state it reads everything, and the source must have no None items.

@@ -56,8 +56,9 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
 
 @source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
 def infinibatch_foreign(iterator: Any) -> Machine[Any]:
-    """Yield the items of a user's CheckpointableIterator. State: a count of items, and its own
-    state.
+    """Yield the items of a user's CheckpointableIterator.
+
+    State: a count of items, and its own state.
     """
     name = type(iterator).__name__
     current: object = None  # the flow that uses the iterator, which all flows share
@@ -98,8 +99,9 @@ def boxed(
 def infinibatch_random_map(
     upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
-    """Call `fn(random, item)` for every item, with one generator for all. State: the generator's
-    place.
+    """Call `fn(random, item)` for every item, with one generator for all.
+
+    State: the generator's place.
     """
     name = "SamplingRandomMapIterator"
 

@@ -99,9 +99,7 @@ def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
 
 
 def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
-    """Return the position at which an epoch begins after one that has ended, with the data's
-    states.
-    """
+    """Return the start of the epoch after one that has ended, with the data's states."""
     if machine.children:
         pairs = zip(machine.children, start[0], end[0], strict=True)
         return tuple([carried(*each) for each in pairs]), *start[1:]
@@ -277,9 +275,7 @@ def tell(worker: int, num_workers: int, seed: int, dataset: Any) -> None:
 
 
 def seed_batch(seed: int, *place: int) -> None:
-    """Seed a worker's generators for the next batch, except torch's if `worker_init_fn` seeded
-    that.
-    """
+    """Seed a worker's generators for the next batch, except torch's if `worker_init_fn` did."""
     assert _started is not None
     seed_generators(worker_seed(seed, *place), _started[1])
 

@@ -148,8 +148,9 @@ def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequ
 
 
 def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
-    """Return item i of the sequence that item i of `selector` names; negative numbers count from
-    the last.
+    """Return item i of the sequence that item i of `selector` names, for each i.
+
+    Negative numbers count from the last sequence.
 
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']
@@ -194,9 +195,7 @@ def batch(
 def unbatch(
     sequence: Iterable[Sequence[A]], batch_size: int, last_batch_size: int | None = None
 ) -> LazySequence[A]:
-    """Return the items of batches, one after another. Each thread keeps the batch that it used
-    last.
-    """
+    """Return the items of batches, one after another; each thread keeps its last batch."""
     size = checked("unbatch", "batch_size", batch_size, positive)
     last = checked("unbatch", "last_batch_size", last_batch_size or size, positive)
     batches = random_access(LazySequence.of(sequence))

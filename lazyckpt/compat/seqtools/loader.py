@@ -53,10 +53,10 @@ _FIXED = {
 
 
 class NeedsNoPreparing:
-    """An attribute that tells Accelerate to leave a loader alone; an error if there are several
-    ranks.
+    """An attribute that tells Accelerate to leave a loader alone.
 
-    It can be set, as Accelerate does, and is then an ordinary attribute.
+    Reading it is an error if there are several ranks. It can be set, as Accelerate does, and is
+    then an ordinary attribute.
     """
 
     def __get__(self, loader: object, kind: type) -> bool:
@@ -71,8 +71,7 @@ class NeedsNoPreparing:
 
 
 class DataLoader:
-    """Batches of a dataset, computed by worker processes, with a position that can be saved and
-    resumed.
+    """Batches of a dataset, computed by worker processes, with a state to save and resume.
 
     It replaces `torch.utils.data.DataLoader`, with the same order of arguments, and the DataLoader
     of SeqTools' documentation. Each `iter` begins the next epoch, in a new order if it is shuffled.
@@ -83,8 +82,8 @@ class DataLoader:
     start of the next one. For data with indices, the number of workers changes neither batches nor
     their order nor states. An `IterableDataset` of torch is read by each worker, as in torch, with
     its own `get_worker_info()`. A state then has the position of each worker. It resumes with any
-    `num_workers`, including 0, with the same number of readers. Any other iterable is read once, not
-    once per worker.
+    `num_workers`, including 0, with the same number of readers. Any other iterable is read once,
+    not once per worker.
 
     The states of datasets, samplers and iterators with `state_dict` and `load_state_dict` are saved
     and restored, as in torchdata's loader; they must be JSON values and tuples. For a dataset with
@@ -109,15 +108,13 @@ class DataLoader:
     Args:
         dataset: Also an iterable that can be iterated repeatedly, or a pipeline.
         shuffle: If True, use one permutation per epoch, computed from `seed` and the epoch. It
-            isn't
-            torch's, which has no small state.
+            isn't torch's, which has no small state.
         sampler, batch_sampler: Iterables, but not one-shot iterators. `batch_sampler` takes
         precedence
             over `sampler`, and that over `shuffle`. An empty one yields nothing ([D]: it yielded
             everything).
         collate_fn: By default torch's, and without torch `lazyckpt.stack`. [D]: floats become
-            tensors
-            and strings stay; they became None.
+            tensors and strings stay; they became None.
         pin_memory: If True, pin memory, if torch finds a device. [D]: values that aren't tensors
             became None.
         worker_init_fn: Function called after seeding; if it seeds torch, that seed is kept.
@@ -225,9 +222,7 @@ class DataLoader:
 
     @property  # type: ignore[misc]  # object's can be set
     def __class__(self) -> Any:
-        """Torch's class, because trainers check for it; Lightning then creates one of
-        `type(loader)`.
-        """
+        """Torch's class, because trainers check for it; Lightning then uses `type(loader)`."""
         torch = sys.modules.get("torch.utils.data")
         return type(self) if torch is None else torch.DataLoader
 
@@ -362,9 +357,7 @@ class DataLoader:
         return iter(Run(order, init(order, epoch=epoch)))
 
     def _finish(self, run: Run[Any]) -> None:
-        """Stop the workers of a finished run, unless they are persistent, and move to the next
-        epoch.
-        """
+        """Stop the workers of a finished run, unless persistent, and move to the next epoch."""
         if self._place is run:
             with suppress(InvalidState):  # state_dict raises it when it is called
                 end, machine = run.state, run.pipeline.machine

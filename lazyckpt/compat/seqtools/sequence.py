@@ -38,9 +38,7 @@ class EvaluationError(Exception):
 
     @classmethod
     def of(cls, error: Exception, what: str, site: str) -> EvaluationError:
-        """Wrap an error of an item, with the place that built its stage, unless it is wrapped
-        already.
-        """
+        """Wrap an error of an item, with the place that built its stage, unless it is wrapped."""
         if isinstance(error, cls):
             return error  # from an inner sequence
         return cls(f"{what}, built at {site}, failed: {type(error).__name__}: {error}", error)
@@ -57,10 +55,10 @@ _setting = threading.local()
 
 
 def seterr(evaluation: str | None = None) -> str:
-    """Set whether errors of user's functions become an `EvaluationError` ("wrap") or not
-    ("passthrough").
+    """Set whether errors of the user's functions are wrapped.
 
-    The setting applies to this thread. Without an argument, return the current setting.
+    With "wrap" they become an `EvaluationError`, with "passthrough" they don't. The setting applies
+    to this thread. Without an argument, return the current setting.
     """
     if evaluation not in (None, "wrap", "passthrough"):
         raise ValueError(f"evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")
@@ -100,8 +98,7 @@ class LazySequence(Sequence[T], Generic[T]):
 
     @staticmethod
     def of(data: Any) -> Pipeline[Any]:
-        """Return a pipeline of any sequence; without a length it is endless, and an iterable has no
-        indices.
+        """Return a pipeline of any sequence: endless without a length; an iterable has no indices.
         """
         if isinstance(data, LazySequence):
             return data.pipeline
@@ -195,9 +192,7 @@ def _item(data: Any, index: int) -> Any:
 
 
 def forgiving(run: Run[T]) -> Iterator[T]:
-    """Iterate over a run; after an item that failed, continue with the next one if there are
-    indices.
-    """
+    """Iterate over a run; if there are indices, continue after an item that failed."""
     is_missed = is_over = False
 
     def rest() -> Iterator[T]:

@@ -24,8 +24,9 @@ T = TypeVar("T", covariant=True)
 def dataset(
     pipeline: Pipeline[T], state: AnyState | None = None, *, batch_size: int | None = None
 ) -> Dataset[T]:
-    """Convert a pipeline to an `IterableDataset`, for `DataLoader` and torchdata's
-    `StatefulDataLoader`.
+    """Convert a pipeline to an `IterableDataset` for torch's `DataLoader`.
+
+    torchdata's `StatefulDataLoader` accepts it too.
 
     The order is the pipeline's with any `num_workers`, if you pass `batch_size`. Workers compute
     items, or whole batches, in turn. With random access a worker computes only its own items.
@@ -61,8 +62,9 @@ def dataset(
 
 
 class Dataset(IterableDataset[T]):
-    """A pipeline and the state at which loops begin; made by `dataset`. Iterators hold the
-    positions.
+    """A pipeline and the state at which loops begin; made by `dataset`.
+
+    The positions are in the iterators.
     """
 
     def __init__(self, pipeline: Pipeline[T], state: State | None, batch_size: int) -> None:
@@ -71,9 +73,7 @@ class Dataset(IterableDataset[T]):
         self._epoch = torch.tensor(-1).share_memory_()  # type: ignore[no-untyped-call]  # torch's
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, from 0, that loops yield; if `state` is in that epoch, they yield its
-        rest.
-        """
+        """Set the epoch, from 0, that loops yield: its rest, if `state` is in it."""
         self._epoch.fill_(checked("set_epoch", "epoch", epoch, natural))
 
     def __iter__(self) -> Iterator[T]:

@@ -81,9 +81,9 @@ def loader(
         keep_rest: If True, a loop continues where the last one was left: with the rest of that
             epoch, or with `epoch_size` items from there. If False, it begins the next epoch, even
             of an endless stream. By default True for endless streams only.
-        pin_memory: If True, copy tensors to pinned memory, for
-            `batch.to(device, non_blocking=True)`. It needs a GPU. The copy is made when an item is
-            taken, in the thread of the loop.
+        pin_memory: If True, copy tensors to pinned memory, for `batch.to(device,
+            non_blocking=True)`. It needs a GPU. The copy is made when an item is taken, in the
+            thread of the loop.
         strict: As in `lz.run`.
         on_error: As in `lz.run`.
         group: Process group, of any backend, whose ranks end together, such as
@@ -282,8 +282,7 @@ class Loader(Iterable[T], Generic[T]):
 
         Args:
             optimizers: The optimizers; they replace those that were followed before. If several
-                step for
-                one batch, pass the last of them.
+                step for one batch, pass the last of them.
 
         >>> import lazyckpt as lz
         >>> weight = torch.nn.Parameter(torch.zeros(1))
@@ -315,8 +314,7 @@ class Loader(Iterable[T], Generic[T]):
 
     @property
     def skipped(self) -> Skipped:
-        """The number of items that `on_error="skip"` has skipped, an int; `first` describes some of
-        them.
+        """The number of items skipped by `on_error="skip"`, an int; `first` describes some of them.
         """
         return self._paced.skipped
 
@@ -368,13 +366,12 @@ class Loader(Iterable[T], Generic[T]):
         Args:
             group: The new process group, in which each process keeps its rank.
             items: Number of items of this rank after which to continue, such as those that the
-                model was
-                trained on; None for all delivered. It can go back by up to `agree_ahead` items.
+                model was trained on; None for all delivered. It can go back by up to `agree_ahead`
+                items.
 
         Raises:
             PipelineError: If the loader has no group, or if the others don't know the position of a
-                new
-                rank, or would have to go back too far.
+                new rank, or would have to go back too far.
             RankMissing: If a rank doesn't answer in time.
         """
         checked("join", "group", group, _group)

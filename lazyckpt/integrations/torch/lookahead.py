@@ -62,8 +62,7 @@ class Lookahead(Generic[T]):
         self._begin()
 
     def epoch(self) -> int:
-        """Return the epoch of the next item: the current one, or the next if the current one is
-        over.
+        """Return the epoch of the next item: the current one, or the next if that is over.
 
         Clears an error, and tries that item again.
         """

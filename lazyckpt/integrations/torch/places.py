@@ -23,10 +23,10 @@ class Point(NamedTuple):
 
 
 def meeting_point(reports: Sequence[Report]) -> Point | None:
-    """Return the point after the last common agreement at which all ranks with a position can
-    continue.
+    """Return the point at which all ranks with a position can continue.
 
-    It is the step of the rank that is furthest behind. None if there is no common agreement.
+    It comes after the last common agreement, at the step of the rank that is furthest behind. None
+    if there is no common agreement.
     """
     pasts = [dict(report.past) for report in reports if report.has_place]
     known = [

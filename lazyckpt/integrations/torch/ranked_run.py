@@ -133,14 +133,11 @@ class RankedRun(Generic[T]):
         self._kept = self._agreements[-1] if self._agreements else None
 
     def rewind(self, state: State) -> None:
-        """Go back to a state of this rank, and to the matching states of all ranks if they are
-        known.
-        """
+        """Go back to a state of this rank, and to the matching states of all ranks if known."""
         self.load_state_dict(self._dict(state))
 
     def change(self, pipeline: Chain) -> None:
-        """Continue as a different pipeline after the last delivered item; the ranks then agree
-        again.
+        """Continue as a different pipeline after the last delivered item; ranks then agree again.
         """
         self._ahead.go_to(self.state)
         self._ahead.change(pipeline)
@@ -153,15 +150,13 @@ class RankedRun(Generic[T]):
     def epoch(
         self, size: int | None = None, least: int = 0, *, is_left: bool = False
     ) -> Iterator[T]:
-        """Yield the rest of this epoch, or the next one, with the same number of items on all
-        ranks.
+        """Yield the rest of this epoch, or the next one: the same number of items on all ranks.
 
         Args:
             size: Number of items per epoch, across the ends of the stream.
             least: The first epoch that it may be.
             is_left: True if the last loop was left early. The next epoch is read then, unless a
-                rank had
-                reached the end of its epoch.
+                rank had reached the end of its epoch.
         """
         is_over = False
         while not is_over:

@@ -54,8 +54,7 @@ class Ranks:
         return self.rank, self.size
 
     def exchange(self, message: bytes) -> list[bytes]:
-        """Return the messages of all ranks, in their order; all ranks call it the same number of
-        times.
+        """Return the messages of all ranks, in their order; all ranks call it equally often.
 
         Raises:
             RankMissing: If a rank doesn't call it within the time limit.

@@ -77,8 +77,8 @@ def load_state(where: Any, step: int | None = None) -> State:
 
     Args:
         where: Anything that `log_state` accepts, or a finished run. Also the id of an MLflow run,
-            or
-            the folder of a run of W&B (or its `run.dir`), of TensorBoard's events, or of DVCLive.
+            or the folder of a run of W&B (or its `run.dir`), of TensorBoard's events, or of
+            DVCLive.
         step: An int >= 0, or None for the highest.
 
     Raises:
