@@ -30,9 +30,9 @@ class Rank:
     Attributes:
         rows: The digests of its rows, in order.
         states: Its states, by the number of steps before them.
-        calls: The number of lines that it has made.
-        lost: Its words when it lost another rank.
-        has_ended: Whether it came to its own end.
+        calls: The number of lines that it has computed.
+        lost: Its message after it lost a different rank.
+        has_ended: True if it ended by itself.
     """
 
     def __init__(self, share: Share) -> None:
@@ -45,7 +45,7 @@ class Rank:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is ours alone
+            start_new_session=True,  # Ctrl-C reaches only this process
             env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
         )
         assert self.process.stdin is not None
@@ -65,7 +65,7 @@ class Rank:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if not line.endswith("\n"):  # it was killed amid it
+            if not line.endswith("\n"):  # it was killed while writing
                 return
             word, _, rest = line.strip().partition(" ")
             match word:
@@ -81,7 +81,7 @@ class Rank:
                     self.has_ended = True
 
     def join(self, seconds: float) -> None:
-        """Wait for its end."""
+        """Wait until it ends."""
         self._reader.join(seconds)
 
     def end(self) -> None:
@@ -95,7 +95,7 @@ class Rank:
 def demo_of_ranks(
     screen: Screen, data: Sequence[str] | None, size: int, lines: int, seed: int
 ) -> int:
-    """Run it; the status: 0 if the rows are those of one rank alone, 1 if not."""
+    """Run the demo; return 0 if the rows equal those of a single rank, else 1."""
     begun, fewer = monotonic(), size - 1
     screen.line(f"lazyckpt {lazyckpt.__version__}: kill one of {size} ranks, resume on {fewer}\n")
     text = library(screen.line) if data is None else users(data)
@@ -176,13 +176,13 @@ def _watch(screen: Screen, found: list[Rank], victim: int | None, moment: int) -
 
 
 def _dealt(found: list[Rank], steps: int) -> list[str]:
-    """The rows of all ranks as one stream, which `shard` has dealt by turns."""
+    """Return the rows of all ranks as one stream, in the order in which `shard` has dealt them."""
     turns = zip(*(each.rows[: steps * ROWS] for each in found), strict=True)
     return [row for turn in turns for row in turn]
 
 
 def _alone(job: Job, state: str | None, count: int) -> list[str]:
-    """The same rows, as one rank alone yields them."""
+    """Return the same rows from a single rank."""
     return [row for rows, _ in batches(Share(job, 0, 1, count // ROWS, state)) for row in rows]
 
 
