@@ -48,9 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=tuple(READERS),
         help="format of the input (default: from the file names)",
     )
-    parser.add_argument(
-        "--column", metavar="NAME", help="write only this column of the rows"
-    )
+    parser.add_argument("--column", metavar="NAME", help="write only this column of the rows")
     parser.add_argument(
         "--dtype", default="uint16", help="integer type of tokens (default: %(default)s)"
     )

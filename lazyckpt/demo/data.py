@@ -44,8 +44,7 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def users(paths: Sequence[str]) -> Text:
-    """Return the user's own files, read once to check that they are text; raise `BadData` if not.
-    """
+    """Return the user's own files, read once to check that they are text, else `BadData`."""
     names = [name for path in paths for name in _files(path)]
     lines = sum(_lines(name) for name in names)
     if not lines:

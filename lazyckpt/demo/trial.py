@@ -27,8 +27,7 @@ class ChildFailed(Exception):
 
 @dataclass(frozen=True)
 class Killed:
-    """A kill: the last batch trained on, the last one saved, and whether it happened during a save.
-    """
+    """A kill: the last batch trained on, the last one saved, and whether a save was in progress."""
 
     batch: int
     saved: int

@@ -92,8 +92,7 @@ def _check_epochs(args: Any, loader: Loader[Any]) -> None:
 
 
 class _Numbers:
-    """The numbers of an epoch's batches; a resumed Trainer skips numbers without reading batches.
-    """
+    """The numbers of an epoch's batches; a resumed Trainer skips them without reading batches."""
 
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
@@ -107,8 +106,7 @@ class _Numbers:
 
 
 class _Batches(Dataset[Any]):
-    """A dataset that returns the loader's next batch, whatever its number in the Trainer's epoch.
-    """
+    """A dataset that returns the loader's next batch, whatever the number in the epoch."""
 
     def __init__(self, loader: Loader[Any]) -> None:
         self.loader = loader

@@ -115,9 +115,7 @@ def _opened(file: File, columns: Sequence[str] | None = None) -> tuple[Any, Any]
     with decoding(file):
         magic = source.read(6)
         if magic.startswith(b"FEA1"):
-            raise RecordError(
-                f"{file.path}: it is Feather version 1; pyarrow.feather reads that"
-            )
+            raise RecordError(f"{file.path}: it is Feather version 1; pyarrow.feather reads that")
         source.seek(0)
         make = _ipc().open_file if magic == b"ARROW1" else _ipc().open_stream
         reader = make(source)

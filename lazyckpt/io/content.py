@@ -191,8 +191,7 @@ class BlockCompressedFile:
         return os.path.join(self.folder, f"{short_digest(*name)}.pieces")
 
     def read_bounds(self, file: File) -> Uint64Array:
-        """Return where pieces begin, in the file and in its content, and where the last one ends.
-        """
+        """Return where pieces begin, in the file and in its content, and where the last ends."""
         for _ in range(_TRIES):
             if (found := self._noted(file)) is not None:
                 return found
@@ -355,8 +354,7 @@ def _compressed(kind: str | Zstd, folder: str) -> Content:
 
 @dataclass(frozen=True)
 class ContentScan:
-    """A `Scan` of the content of files: the offsets at which rows begin, and where the last ends.
-    """
+    """A `Scan` of files' content: the offsets at which rows begin, and where the last ends."""
 
     compression: str | Zstd
     folder: str  # where seek points are kept

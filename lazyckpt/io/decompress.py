@@ -170,9 +170,7 @@ def compression_from_suffix(path: str) -> str | None:
     """Return the compression that a file name ends with, one of those that can be streamed."""
     suffix = path.rpartition(".")[2].lower()
     if suffix in _UNREAD:
-        raise ArgumentError(
-            f"{path}: .{suffix} is not supported; {_advice(_UNREAD[suffix], path)}"
-        )
+        raise ArgumentError(f"{path}: .{suffix} is not supported; {_advice(_UNREAD[suffix], path)}")
     return _SUFFIXES.get(suffix)
 
 
@@ -186,8 +184,7 @@ def check_head(file: File, kind: Kind | None, head: bytes) -> None:
         if re.match(magic, head):
             raise ArgumentError(
                 f"{file.path}: by its first bytes it is compressed as .{name}, which is not "
-                "supported; "
-                + _advice(name, file.path)
+                "supported; " + _advice(name, file.path)
             )
     found = next((name for name, magic in _MAGIC.items() if re.match(magic, head)), None)
     wanted = None if kind is None else name_of(kind)

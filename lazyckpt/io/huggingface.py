@@ -186,8 +186,7 @@ def _apart(stream: Any) -> Any:
 
 
 def _opened(dataset: Any, state: dict[str, Any] | None) -> tuple[Any, Iterator[Any]]:
-    """Return an independent copy of a dataset, and an iterator over its examples from a state on.
-    """
+    """Return an independent copy of a dataset, and its examples from a state on."""
     made = type(dataset)(
         _apart(dataset._ex_iterable),
         info=dataset.info,

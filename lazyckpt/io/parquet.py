@@ -116,8 +116,7 @@ def _group(file: File, footer: _Footer, number: int) -> RowGroup:
 
 
 def _chosen(schema: Any, columns: Sequence[str]) -> Any:
-    """Return the schema of chosen columns, some of them fields of structs, as pyarrow reads them.
-    """
+    """Return the schema of chosen columns, or fields of structs, as pyarrow reads them."""
     tops = {name.partition(".")[0] for name in columns if name not in schema.names} | {*columns}
     arrow = optional_module("pyarrow", "arrow", "read_parquet")
     fields = [field for field in schema if field.name in tops]

@@ -1,5 +1,4 @@
-"""Readers of records that are ranges of a file's bytes; and `read_files`, which reads whole files.
-"""
+"""Readers of records that are ranges of a file's bytes; and `read_files`, for whole files."""
 
 from __future__ import annotations
 

@@ -180,8 +180,7 @@ def _boto_credentials() -> Any:
 
 
 class ForkedObstoreStorage(RemoteStorage):
-    """An object store read by a new process on behalf of a forked one, in which obstore would hang.
-    """
+    """An object store read by a new process for a forked one, where obstore would hang."""
 
     def __init__(self, scheme: str) -> None:
         self.scheme, self._lock = scheme, Lock()
@@ -306,8 +305,7 @@ def _http_options() -> dict[str, Any]:
 
 
 def _with_retries(path: str, ask: Callable[[], T]) -> T:
-    """Return the result of a request to fsspec, retried if its server is busy or a connection ends.
-    """
+    """Return the result of a request to fsspec, with retries if it fails temporarily."""
     waits, begun = iter(_WAITS), monotonic()
     with _naming(path):
         while True:
@@ -331,8 +329,7 @@ def _is_transient(error: Exception) -> bool:
 
 
 def _no_answer(error: FileNotFoundError) -> Exception | None:
-    """Return the cause if fsspec reports a missing file over HTTP without an answer of the server.
-    """
+    """Return the cause if fsspec reports a missing file over HTTP without an answer."""
     cause = error.__cause__
     is_http = isinstance(cause, TimeoutError) or type(cause).__module__.startswith("aiohttp")
     is_unknown = is_http and getattr(cause, "status", 0) not in (404, 410)
@@ -369,8 +366,7 @@ def _reading(file: File) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return an error as one line; for XML, only the code and the message, which contain no names.
-    """
+    """Return an error as one line; of XML only the code and the message, which have no names."""
     text = str(error)
     said = dict.fromkeys(re.findall(r"<(?:Code|Message)>([^<\n]*)", text))
     return ": ".join([re.split("\n|<", text)[0].rstrip(": "), *said])

@@ -256,8 +256,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
         }
 
     def _parts(self, indices: Indices) -> list[tuple[Columns, Indices]]:
-        """Return the columns of each group that contains some of the rows, and their places in it.
-        """
+        """Return the columns of each group with some of the rows, and their places in it."""
         found: list[tuple[Columns, Indices]] = []
         while len(indices):
             group, _ = self._place(int(indices[0]))

@@ -75,8 +75,7 @@ class Storage(Protocol):
         """Return a file as it is now; raise `FileNotFoundError` if it doesn't exist."""
 
     def read(self, file: File, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` to `stop`; raise `SourceChanged` if the file has changed.
-        """
+        """Return the bytes from `start` to `stop`; raise `SourceChanged` if the file changed."""
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         """Return the bytes of several ranges, possibly with one request."""
@@ -113,8 +112,7 @@ def is_local(path: str) -> bool:
 
 
 def relative_path(folder: str, path: str) -> str:
-    """Return a name for a path that stays the same if the file and a nearby folder move together.
-    """
+    """Return a name for a path that is kept if the file and a nearby folder move together."""
     if is_local(path):
         found = os.path.relpath(path.removeprefix("file://"), folder)
         if not found.startswith(_FAR):

@@ -227,8 +227,7 @@ def json_loads() -> Callable[[Any], Any]:
 
 
 def _as_plain(loads: Callable[[Any], Any], record: bytes | str) -> Any:
-    """Parse JSON with msgspec, or by `plain_loads` if msgspec rejects it, such as lone surrogates.
-    """
+    """Parse JSON with msgspec, or `plain_loads` if it rejects a value, such as lone surrogates."""
     try:
         return loads(record)
     except Exception:  # its error types differ between versions

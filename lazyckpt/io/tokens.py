@@ -128,8 +128,7 @@ def _part(file: File, dtype: np.dtype[Any] | None, offset: int, name: str | None
     found = dtype if index is None else _header(index)[0]
     if found is None:
         raise ArgumentError(
-            f"read_tokens: {file.path} doesn't store the type of its tokens: "
-            'pass dtype="uint16"'
+            f'read_tokens: {file.path} doesn\'t store the type of its tokens: pass dtype="uint16"'
         )
     size = file.size - offset
     if size < 0 or size % found.itemsize:

@@ -185,8 +185,7 @@ class ParquetWriter:
         return None if self._schema is None else self._schema.field(name).type
 
     def _settled(self, known: Any, later: Any) -> Any:
-        """Return a schema that also holds the values of a later one, for example after only None.
-        """
+        """Return a schema that also holds the values of a later one, such as after only None."""
         if self._is_given:
             return known
         pairs = zip(later.names, later.types, strict=True)

@@ -1,2 +1,1 @@
-"""Display of pipelines, states, runs and items: one model, rendered as HTML, by rich, and as text.
-"""
+"""Display of pipelines, states, runs and items: one model for HTML, rich and plain text."""

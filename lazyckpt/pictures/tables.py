@@ -71,8 +71,7 @@ class Table:
             yield from filled(", ".join(told), f"{margin}  ", f"{margin}  ", width)
 
     def to_html(self, code: str) -> str:
-        """Return the table, with one column in a font for code; on a narrow page rows are blocks.
-        """
+        """Return the table, one column in a font for code; on a narrow page rows are blocks."""
         heads = "".join(f'<span role="columnheader">{bdi(name)}</span>' for name in self.names)
         shares: Sequence[float | None] = self.shares or [None] * len(self.rows)
         lines = "".join(

@@ -1,5 +1,4 @@
-"""Descriptions of items: type, shape, dtype, bytes and the first values; no item is copied whole.
-"""
+"""Descriptions of items: type, shape, dtype, bytes and first values; no item is copied whole."""
 
 from __future__ import annotations
 

@@ -190,8 +190,7 @@ def _fitting(tokens: list[Any], length: int, overflow: str) -> list[list[Any]]:
 
 
 def _binned(prefer: Callable[[int], int]) -> Callable[..., Items]:
-    """Return a model of packing that puts a sequence into the preferred row among those with room.
-    """
+    """Return a model of packing: a sequence goes into the preferred row among those with room."""
 
     def placed(bins: list[Any], tokens: list[Any], size: int, most: float, overflow: str) -> bool:
         parts = _fitting(tokens, size, overflow)

@@ -44,9 +44,7 @@ def meaning(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def resume(pipeline: Pipeline[Any], limit: int) -> None:
-    """Stopping anywhere and resuming yields exactly the rest, also twice; states have no side
-    effects.
-    """
+    """Resuming from any stopping point, also twice, yields exactly the rest, without side effects."""
     trace = Trace(pipeline.machine, 0, limit)
     disturbed: Run[Any] = Run(pipeline)
     states = [disturbed.state]
@@ -222,8 +220,7 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def resharding(pipeline: Pipeline[Any], limit: int) -> None:
-    """Dealing lanes and shards to other numbers of ranks, twice, loses nothing and repeats nothing.
-    """
+    """Dealing lanes and shards to other numbers of ranks, twice, loses and repeats nothing."""
     items = Trace(pipeline.machine, 0, min(limit, 30)).items
     parts = [pipeline | take(len(items)) | mapped(partial(_tagged, lane)) for lane in range(4)]
     found: list[list[Any]] = [[] for _ in parts]

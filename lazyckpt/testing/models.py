@@ -273,8 +273,7 @@ def roulette(weights: Any, draw: int) -> int:
 
 
 def chairman(weights: Any, taken: list[int], t: int) -> int:
-    """Return the most urgent of those that lag enough: the one that can wait for the fewest turns.
-    """
+    """Return the most urgent of those that lag enough: the one that can wait least."""
     if len(taken) == 1:
         return 0
     total = sum(builtins.map(Fraction, weights))

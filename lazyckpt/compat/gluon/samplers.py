@@ -198,8 +198,7 @@ def _int_table(what: str, fits: Callable[[Any], bool]) -> Check:
 
 
 def _matched(keys: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[Key, NDArray[np.int64]]:
-    """Return the indices per bucket; each index is in the bucket of the smallest key that it fits.
-    """
+    """Return the indices per bucket; each index is in the smallest bucket that it fits."""
     keys = np.unique(keys, axis=0)
     table = lengths.reshape(len(lengths), -1)
     chosen = np.full(len(table), -1)

@@ -103,8 +103,7 @@ def _several(pipelines: Any, states: Any) -> Position:
 
 
 def _later(pipeline: Pipeline[Any], position: Position, count: int) -> Position:
-    """Return the position `count` items later; at its end Infinibatch still counts the last items.
-    """
+    """Return the position `count` items later, which Infinibatch counts even at its end."""
     flow = without_prefetch(pipeline).machine.flow(position)
     passed = sum(1 for _ in islice(flow.pull, within("a checkpoint", count)))
     if 0 < passed < count:
@@ -148,8 +147,7 @@ def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
 
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
-    """Return the number of items a buffer took and flushed, and its generator's mark before that.
-    """
+    """Return the items a buffer took and flushed, and its generator's mark before that."""
     size, arrived, slot = arguments["buffer_size"], 0, 0
     origin, words = _drawn(arguments, found["random_state"])
     if origin != origin_of(arguments["seed"]):

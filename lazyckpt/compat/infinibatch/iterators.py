@@ -239,8 +239,7 @@ def _shuffled(random: Random, items: list[Any]) -> list[Any]:
 
 
 class RandomIterator(PipelineIterator):
-    """The numbers of `random.Random(seed).random()`. With `seed=None`, states store the seed drawn.
-    """
+    """The numbers of `random.Random(seed).random()`; with `seed=None`, states store the seed."""
 
     def __init__(self, seed: Seed = 0) -> None:
         super().__init__(lz.count() | stages.infinibatch_random_map(_float, seed))
@@ -416,7 +415,9 @@ class FixedBatchIterator(PipelineIterator):
 
 
 class ZipIterator(PipelineIterator):
-    """Tuples of one item per source, until the shortest ends. It begins at the sources' positions.
+    """Tuples of one item per source, until the shortest ends.
+
+    It begins at the sources' positions.
     """
 
     def __init__(self, *source_iterators: Source) -> None:

@@ -138,8 +138,7 @@ def check_place(origin: Any, words: Any = 0) -> None:
 
 
 class Draws:
-    """A generator that computes its place, if it is within `_NEAR` words of the last one computed.
-    """
+    """A generator that computes its place, at most `_NEAR` words after the last one computed."""
 
     def __init__(self, seed: Seed, origin: int, words: int, spare: float | None = None) -> None:
         check_place(origin, words)

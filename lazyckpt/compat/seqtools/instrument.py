@@ -48,7 +48,9 @@ class _Watch:
 
 
 def monitor_throughput(sequence: Iterable[T]) -> Monitored[T]:
-    """Return the same sequence with `read_delay()`, `throughput()` and `reset()`; it needs indices.
+    """Return the same sequence with `read_delay()`, `throughput()` and `reset()`.
+
+    The sequence must have indices.
     """
     return Monitored(sequence)
 

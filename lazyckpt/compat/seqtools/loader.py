@@ -329,8 +329,7 @@ class DataLoader:
         return found
 
     def load_state_dict(self, state: str | bytes | Mapping[str, Any]) -> None:
-        """Make the next `iter` continue from a state: with the rest of its epoch, if there is any.
-        """
+        """Make the next `iter` continue from a state: with the rest of its epoch, if any is left."""
         seeds, of_dataset, found = parted(state)
         if len(seeds) != len(self._seeds):
             raise StateMismatch(
@@ -373,8 +372,7 @@ class DataLoader:
 
 
 def shown_samplers(loader: Any, sampler: Any, batch_sampler: Any) -> tuple[Any, Any]:
-    """Return a loader's `sampler` and `batch_sampler`: by default torch's, for data with indices.
-    """
+    """Return a loader's `sampler` and `batch_sampler`; by default torch's, if there are indices."""
     torch = sys.modules.get("torch.utils.data")
     if torch is None or is_iterable(loader.dataset):
         return sampler, batch_sampler
@@ -427,8 +425,7 @@ class Batches(Iterator[Any]):
 
 
 def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
-    """Split a loader's state: the seeds of loader and sampler, the dataset's state, the pipeline's.
-    """
+    """Split a loader's state: the seeds, the dataset's state, the pipeline's state."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)

@@ -98,7 +98,9 @@ class LazySequence(Sequence[T], Generic[T]):
 
     @staticmethod
     def of(data: Any) -> Pipeline[Any]:
-        """Return a pipeline of any sequence: endless without a length; an iterable has no indices.
+        """Return a pipeline of any sequence; it is endless if the sequence has no length.
+
+        An iterable has no indices.
         """
         if isinstance(data, LazySequence):
             return data.pipeline

@@ -50,8 +50,7 @@ class Lookahead(Generic[T]):
         self._begin()
 
     def begin(self, epoch: int, state: State) -> None:
-        """Drop the items and continue at the start of an epoch, counting the items before a state.
-        """
+        """Drop the items and go to the start of an epoch, counting the items before a state."""
         self._run.load_state_dict(state)
         self._epochs.advance(epoch)
         self._begin()

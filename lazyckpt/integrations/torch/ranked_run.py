@@ -137,8 +137,7 @@ class RankedRun(Generic[T]):
         self.load_state_dict(self._dict(state))
 
     def change(self, pipeline: Chain) -> None:
-        """Continue as a different pipeline after the last delivered item; ranks then agree again.
-        """
+        """Continue as a different pipeline after the last delivered item; then agree again."""
         self._ahead.go_to(self.state)
         self._ahead.change(pipeline)
         self.pipeline, self._digest = pipeline, pipeline_digest(pipeline)
@@ -290,8 +289,7 @@ class RankedRun(Generic[T]):
         return found
 
     def _go_on(self, state: str, steps: int) -> Exception | None:
-        """Move to the position a number of steps after a state; return the error that this raised.
-        """
+        """Move to a number of steps after a state; return the error that this raised."""
         try:
             self._ahead.go_to(state)
             self.state = self._ahead.end

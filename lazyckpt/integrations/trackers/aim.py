@@ -19,9 +19,7 @@ from lazyckpt.integrations.trackers.kinds import NAME, Texts, package, unfit
 def log(where: Any, text: str, step: int) -> None:
     run = _run(where)
     if run.read_only:
-        raise PipelineError(
-            f"the run {run.hash} is read-only: aim.Run({run.hash!r}) continues it"
-        )
+        raise PipelineError(f"the run {run.hash} is read-only: aim.Run({run.hash!r}) continues it")
     run.track(package("aim", "aim").Text(text), name=NAME, step=step)
 
 

@@ -112,8 +112,7 @@ def _texts(where: Any) -> Texts:
 
 
 def _tracker(where: Any) -> Tracker:
-    """Find the tracker by the modules of a run's class and its base classes, or by a module's name.
-    """
+    """Find the tracker by the modules of a run's class and bases, or by a module's name."""
     names = [each.__module__ for each in type(where).__mro__]
     if isinstance(where, ModuleType):
         names = [where.__name__]
