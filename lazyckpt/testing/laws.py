@@ -44,7 +44,7 @@ def meaning(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def resume(pipeline: Pipeline[Any], limit: int) -> None:
-    """Resuming from any stopping point, also twice, yields exactly the rest, without side effects."""
+    """Resuming at any point, even twice, yields exactly the rest; states have no side effects."""
     trace = Trace(pipeline.machine, 0, limit)
     disturbed: Run[Any] = Run(pipeline)
     states = [disturbed.state]

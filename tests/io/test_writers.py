@@ -36,7 +36,7 @@ def test_frames_end_where_rows_do_and_notice_damage(monkeypatch: pytest.MonkeyPa
     Path(file.path).write_bytes(
         content[: info - 1] + bytes([content[info - 1] ^ 1]) + content[info:]
     )
-    with pytest.raises(lz.PipelineError, match="is damaged, or no zstd, from byte 0 on"):
+    with pytest.raises(lz.PipelineError, match="is damaged, or not zstd, from byte 0 on"):
         list(lz.io.iter_jsonl(file.path))
 
 

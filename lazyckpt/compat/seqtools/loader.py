@@ -329,7 +329,7 @@ class DataLoader:
         return found
 
     def load_state_dict(self, state: str | bytes | Mapping[str, Any]) -> None:
-        """Make the next `iter` continue from a state: with the rest of its epoch, if any is left."""
+        """Make the next `iter` continue from a state: with the rest of its epoch, if any."""
         seeds, of_dataset, found = parted(state)
         if len(seeds) != len(self._seeds):
             raise StateMismatch(

@@ -314,7 +314,7 @@ class Loader(Iterable[T], Generic[T]):
 
     @property
     def skipped(self) -> Skipped:
-        """The number of items skipped by `on_error="skip"`, an int; `first` describes some of them."""
+        """The number of items skipped by `on_error="skip"`; `first` describes some of them."""
         return self._paced.skipped
 
     def state_dict(self) -> dict[str, Any]:
