@@ -102,39 +102,39 @@ def demo_of_ranks(
     job = Job.of(text, lines, seed)
     steps = min(lines, job.lines * job.epochs) // (2 * size * ROWS)
     if steps < 2 * SAVES:
-        raise ChildFailed(f"too few lines for {size} ranks; give it more --lines")
+        raise ChildFailed(f"too few lines for {size} ranks; pass more --lines")
     screen.line(f"{Share(job, 0, size, steps).pipeline!r}\n")
-    screen.line(f"{size} ranks: each line is made by one of them, and sent to all")
+    screen.line(f"{size} ranks: one of them computes each line, and sends it to all")
     first = _together(screen, job, size, steps, None, random.randrange(size))
     saved = max(set.intersection(*({*each.states} for each in first)))
     states = {each.states[saved] for each in first}
     state = states.pop()
-    screen.line(f"{plural(fewer, 'rank')} from the state that was saved after step {saved}")
+    screen.line(f"{plural(fewer, 'rank')}, from the state saved after step {saved}")
     second = _together(screen, job, fewer, steps, state, None)
     parts = [_dealt(first, saved), _dealt(second, steps)]
     alone = [_alone(job, None, len(parts[0])), _alone(job, state, len(parts[1]))]
     rows = [
         ("rows", f"{sum(map(len, parts)):,}", f"on {size} ranks, then on {fewer}"),
-        ("digest until then", *_compared(_digest(parts[0]), _digest(alone[0]))),
-        ("digest from then on", *_compared(_digest(parts[1]), _digest(alone[1]))),
+        ("digest up to the save", *_compared(_digest(parts[0]), _digest(alone[0]))),
+        ("digest after resuming", *_compared(_digest(parts[1]), _digest(alone[1]))),
         ("states of all ranks", f"{len(state)} bytes", "DIFFERENT" if states else "same"),
-        ("lines made, in sum", f"{sum(each.calls for each in first + second):,}",
-         f"with two buffers of {BUFFER:,}"),
+        ("lines computed", f"{sum(each.calls for each in first + second):,}",
+         f"including two buffers of {BUFFER:,}"),
     ]  # fmt: skip
     for name, value, remark in rows:
         screen.line(f"{name:<22} {value:>14}   {remark}")
-    screen.line(f"\nThe state, good for any number of ranks:\n{state}\n")
+    screen.line(f"\nThe state, for any number of ranks:\n{state}\n")
     if parts != alone or states:
         screen.line("NOT the same: the loss of a rank has changed the stream.")
         return 1
-    screen.line(f"The rows of one rank alone, in its order. {monotonic() - begun:.0f} s in all.")
+    screen.line(f"The same rows as one rank alone. {monotonic() - begun:.0f} seconds in total.")
     return 0
 
 
 def _together(
     screen: Screen, job: Job, size: int, steps: int, state: str | None, victim: int | None
 ) -> list[Rank]:
-    """Run all ranks to their end; kill one on the way, perhaps."""
+    """Run all ranks to their end, and kill one of them if `victim` is set."""
     secret = secrets.token_bytes()
     place = MeetingPlace("127.0.0.1", secret, size, _SILENCE)
     found: list[Rank] = []

@@ -163,7 +163,7 @@ def _verdict(screen: Screen, job: Job, whole: Trial, cut: Trial, seconds: float)
     if not all(found for *_, found in rows if isinstance(found, bool)):
         screen.line("NOT the same: the kills have changed the result.")
         return 1
-    screen.line(f"The same, bit for bit. {seconds:.0f} seconds in all.")
+    screen.line(f"The same, bit for bit. {seconds:.0f} seconds in total.")
     return 0
 
 

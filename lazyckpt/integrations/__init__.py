@@ -22,7 +22,7 @@ without a state on the new one. If ranks leave their loops by `break`, they must
 step.
 
 **torchft.** Its `Manager` takes the loader's `state_dict` and `load_state_dict`. If all ranks share
-one state, a replacement replica takes its position from another replica. Items that it would have
+one state, a replacement replica takes its position from a running replica. Items that it would have
 received while it was away are not delivered to any replica.
 
 **torch's DataLoader.** `DataLoader(lz.torch.dataset(pipeline), batch_size=None, num_workers=4)`

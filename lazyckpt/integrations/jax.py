@@ -23,7 +23,7 @@ __all__ = ["device_put"]
 def device_put(
     executor: Executor, device: jax.Device | jax.sharding.Sharding | None = None
 ) -> Executor:
-    """Compute items by another executor, and put them on a JAX device, one item ahead.
+    """Compute items by an executor, and put them on a JAX device, one item ahead.
 
     Each array of numbers in a pytree becomes a `jax.Array`; all other leaves are left as they are.
     Items, order and states are otherwise those of the executor. The next item is transferred while

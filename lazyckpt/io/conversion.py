@@ -139,7 +139,7 @@ def convert(
             except OSError as error:
                 if error.errno not in FULL:
                     raise
-                raise StorageError(f"{place} has no room for more: {error.strerror}") from error
+                raise StorageError(f"{place} can't hold more: {error.strerror}") from error
     return log.listed(encoder.suffixes[0])
 
 

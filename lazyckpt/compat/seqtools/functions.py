@@ -258,7 +258,7 @@ def add_cache(arr: Iterable[A], cache_size: int = 1) -> LazySequence[A]:
 def uniter(
     iterable: Iterable[A], cache_size: int = 0, n_parallel: int = 1, size: int | None = None
 ) -> LazySequence[A]:
-    """Give an iterable indices: iterate over it as far as needed, and again to go back.
+    """Add indices to an iterable: iterate over it as far as needed, and again to go back.
 
     Each of at most `n_parallel` iterators keeps its last `cache_size` items.
     """

@@ -60,7 +60,7 @@ class Report(NamedTuple):
 def pipeline_digest(pipeline: Chain) -> str:
     """Return a digest that is equal on all ranks of one pipeline.
 
-    If the pipeline is not divided, each rank may have its own data, which is left out.
+    If the pipeline is not divided, each rank may have its own data, which the digest ignores.
     """
     return digest(dumps(_comparable(pipeline.entries, is_divided(pipeline))))
 
