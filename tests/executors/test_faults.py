@@ -276,7 +276,7 @@ def test_functions_that_hold_what_would_come_as_something_else(
 ) -> None:
     view = memoryview(b"bread")
     with flag.open() as file:
-        for held, says in ((view, "bytes would come"), (file, "text would come")):
+        for held, says in ((view, "would become bytes"), (file, "text would be sent")):
             with (
                 lz.run(seekable(holding(held)), executor=executor) as run,
                 pytest.raises(lz.PipelineError, match=rf"map\(.*built at.*{says}"),

@@ -123,7 +123,7 @@ def check_sharding(folder: Path) -> None:
     run = lz.run(epoch_of(), executor=executor)
     assert next(run)["x"].sharding == sharding
     run.close()
-    assert lz.explain(epoch_of(), executor).layout.endswith("one item ahead")
+    assert lz.explain(epoch_of(), executor).layout.endswith("prefetch 1")
 
 
 def check_states(folder: Path) -> None:

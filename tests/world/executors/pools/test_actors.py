@@ -180,10 +180,9 @@ def test_options_that_ray_does_not_know() -> None:
 def test_what_runs_where() -> None:
     several = lz.explain(lz.source(range(9)) | lz.map(square), lz.ray(workers=3))
     assert several.layout.splitlines()[0] == (
-        "source(range(0, 9)) | map(square)"
-        "  in 3 Ray actors, each item from its own state; 5 items ahead"
+        "source(range(0, 9)) | map(square)  in 3 Ray actors, by random access; prefetch 5"
     )
     one = lz.explain(lz.source(Stream(9)) | lz.map(square), lz.ray(workers=1))
     assert one.layout.splitlines()[0] == (
-        "source(<Stream>) | map(square)  in one Ray actor, as one stream; 3 items ahead"
+        "source(<Stream>) | map(square)  in one Ray actor, as one stream; prefetch 3"
     )
