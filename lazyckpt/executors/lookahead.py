@@ -32,7 +32,7 @@ from lazyckpt.failures.skip_log import SkipLog
 _MOST_RUNS = 128  # runs to check for a part that can be continued
 
 End: TypeAlias = Callable[[], Position]
-"""Returns the position at the end of the chunk at hand, from which tasks are generated."""
+"""Returns the position at the end of the current chunk, from which tasks are generated."""
 
 
 class Work(NamedTuple):

@@ -94,7 +94,7 @@ class Sender:
 
     def __init__(self, pipe: socket.socket, *, slots: int, shared: bool = True) -> None:
         self._pipe = pipe
-        self._outbox: deque[tuple[Any, IO[bytes] | None]] = deque()  # bytes, a file that goes along
+        self._outbox: deque[tuple[Any, IO[bytes] | None]] = deque()  # bytes, a file to send
         self._slots = slots if shared and hasattr(socket, "send_fds") else 0
         self._memory: SharedMemorySlots | None = None
         self._pickler: Pickler | None = None

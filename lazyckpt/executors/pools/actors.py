@@ -23,7 +23,7 @@ from lazyckpt.failures.notes import as_failure
 
 
 class ActorWorker:
-    """The class of an actor."""
+    """An actor: it keeps the handlers and does tasks."""
 
     def __init__(self, serialized: bytes) -> None:
         self._start_failure: Outcome | None = None

@@ -81,7 +81,7 @@ def _stop_all() -> None:
 
 
 def _let_go(workers: list[WorkerProcess]) -> None:
-    """Receive what has arrived, and hang up. A function for the reason in `forking._await_turn`."""
+    """Receive arrived outcomes, and hang up; a function, see `forking._await_turn`."""
     for worker in workers:
         with suppress(OSError):
             while worker.receive_ready():
