@@ -1,4 +1,4 @@
-"""A dozen faults of functions and workers: told soon, at their item, and the run goes on."""
+"""A dozen faults of functions and workers: reported soon, at their item, and the run continues."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_error_does_not_wait_for_work_in_flight(executor: lz.Executor, flag: 
     with lz.run(pipeline, executor=executor) as run:
         begun = monotonic()
         fails(run, [], Sorry)
-        assert monotonic() - begun < 2 * SOON  # what is in flight takes twice as long
+        assert monotonic() - begun < 2 * SOON  # work in flight takes twice as long
         waiting.unlink()
 
 

@@ -1,4 +1,4 @@
-"""What runs where: lines of at most 100 characters, of stages as they were written."""
+"""Where stages run: lines of at most 100 characters, of stages as they were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `explain` says of several ranks: which stages each runs for all items, and what to do."""
+"""`explain` for several ranks: the stages that each runs for all items, and the advice."""
 
 from __future__ import annotations
 

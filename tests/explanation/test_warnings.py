@@ -1,4 +1,4 @@
-"""What `explain` warns of: each warning where it belongs, and not where a pipeline is close."""
+"""The warnings of `explain`: each for its cases, and not for similar pipelines."""
 
 from __future__ import annotations
 

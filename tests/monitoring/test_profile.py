@@ -170,7 +170,7 @@ def test_where_a_resume_takes_longer_than_timers_all_items_are_timed(
     monkeypatch.setattr("lazyckpt.monitoring.profile.timer_costs", lambda: costs)
     found = lz.profile(pipeline, 9_000, state=state)
     assert found.items == 9_000
-    if is_dear:  # a sample, and again what the next run has to read first
+    if is_dear:  # a sample, and again the items that the next run has to read first
         assert 9_000 + again < read < 9_000 + 3 * again
     else:
         assert [*counted(found).values()] == [read, read, 9_000]
@@ -180,7 +180,7 @@ def test_where_a_resume_takes_longer_than_timers_all_items_are_timed(
 def test_quick_items_that_are_made_by_who_reads_them_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    costs = TimerCosts(1e-7, 1e-7)  # those of a busy machine would have a part measured alone
+    costs = TimerCosts(1e-7, 1e-7)  # on a busy machine a part might be measured alone
     monkeypatch.setattr("lazyckpt.monitoring.profile.timer_costs", lambda: costs)
     one = lz.source(Costly(4_000)) | lz.map(square) | lz.filter(bool)
     pipeline = lz.mix([one, one], [1, 1], seed=0) | lz.batch(8)
@@ -360,7 +360,7 @@ def test_the_trace_has_a_span_for_each_call(executor: lz.Executor | None, tmp_pa
     calls = [each for each in events if each["name"] == "map(waits)" and _thread(each) in named]
     assert sum(each["dur"] > 2_900 for each in calls) >= 8  # a busy machine makes others long
     assert min(each["ts"] for each in events if each["ph"] == "X") == 0
-    for thread in named:  # each span lies within another, or beside it
+    for thread in named:  # each span lies within or next to any other
         spans = [each for each in events if each["ph"] == "X" and _thread(each) == thread]
         assert not [*_crossing(spans)]
 

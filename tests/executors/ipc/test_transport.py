@@ -1,4 +1,4 @@
-"""Messages over real pipes: what arrives, whose memory it is in, and what is left behind."""
+"""Messages over real pipes: contents, the memory that they are in, and leftovers."""
 
 from __future__ import annotations
 

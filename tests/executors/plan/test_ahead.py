@@ -1,4 +1,4 @@
-"""How far ahead of the consumer workers are: what `explain` says, and what is needed next."""
+"""How far ahead of the consumer workers are, compared with `explain` and with the next items."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def sentence(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> str:
 
 
 def held(pipeline: lz.Pipeline[Any], executor: lz.Executor, made: Made, least: int) -> int:
-    """How many items are ahead of 3 that were delivered, once there are so many."""
+    """The number of items ahead of 3 delivered ones, once there are `least`."""
     with lz.run(pipeline, executor=executor) as run:
         for _ in range(3):
             next(run)
@@ -216,14 +216,14 @@ def test_what_all_segments_have_under_way_finds_room_in_shared_memory(tmp_path: 
 def test_memory_holds_the_buffer_and_some_for_each_worker(workers: int, buffer_size: int) -> None:
     most = buffer_size + 3 * workers + 4  # with those that the consumer has at hand
     command = [sys.executable, "-c", MEMORY, str(workers), str(buffer_size)]
-    for _ in range(3):  # each worker keeps what it once needed, and who needs most varies
+    for _ in range(3):  # each worker keeps the memory it once needed, and the largest one varies
         done = subprocess.run(command, capture_output=True, text=True)
         if float(done.stdout or "inf") <= most:
             return
     pytest.fail(f"{done.stdout} of {most} items: {done.stderr}")
 
 
-# Of a process that has little else: workers come to own what they share with it at first.
+# Of a process that has little else: workers come to own the pages they share with it at first.
 MEMORY = r"""
 import multiprocessing, re, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `explain` says will run where."""
+"""Where `explain` says that stages run."""
 
 from __future__ import annotations
 

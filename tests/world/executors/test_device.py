@@ -1,4 +1,4 @@
-"""Items on their way to a device: real torch, on the CPU, and on a GPU where there is one."""
+"""Items on their way to a device: real torch, on the CPU, and on a GPU if there is one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_containers_keep_their_types() -> None:
     assert repr(found) == repr(item).replace("array([0, 1, 2])", "tensor([0, 1, 2])")
     assert list(map(type, found)) == list(map(type, item))
     assert found[4].default_factory is list
-    assert default["a"] is array  # what was given is as it was
+    assert default["a"] is array  # the original is unchanged
 
 
 def test_another_device() -> None:
@@ -303,7 +303,7 @@ def test_a_gpu(inner: lz.Executor) -> None:
     with lz.run(pipeline, executor=lz.to_device(inner, "cuda")) as run:
         for number, item in enumerate(run):
             assert item["pixels"].is_cuda
-            total += item["pixels"].mul(1.0).mean()  # on the consumer's stream, at once
+            total += item["pixels"].mul(1.0).mean()  # on the consumer's stream, immediately
             del item
             assert run.state.items == number + 1
     assert total.item() == sum(range(200))

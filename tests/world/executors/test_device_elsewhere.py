@@ -1,4 +1,4 @@
-"""`to_device` in what the core's tests try with the other executors."""
+"""`to_device` in the tests of the core's other executors."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ STEPS = 6
 
 
 def torchrun(folder: Path, size: int, *arguments: Any) -> list[list[tuple[Any, str]]]:
-    """What each rank gets."""
+    """The items of each rank."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(size), "-m", "tests.world.integrations.shared_rank"]
     environment = {**os.environ, "SHARED_TEST_FOLDER": str(folder), "OMP_NUM_THREADS": "1"}

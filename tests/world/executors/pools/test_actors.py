@@ -29,7 +29,7 @@ def _ray() -> Iterator[None]:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the workers' too
         patch.setenv("RAY_AUTH_MODE", "disabled")  # which else writes a token
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it says of its future
+            warnings.simplefilter("ignore")  # warnings about future versions
             ray.init(
                 num_cpus=2,
                 include_dashboard=False,
