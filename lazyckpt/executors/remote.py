@@ -48,7 +48,7 @@ def futures(executor: Any, *, buffer_size: int, timeout: float | None = None) ->
             ThreadPoolExecutor or ProcessPoolExecutor, an executor of loky or mpi4py, or
             `client.get_executor()` of a Dask client. You shut it down yourself.
         buffer_size: Number of tasks in flight, at least the number of workers. Small items
-            are grouped into chunks, and up to three times as many chunks are in flight.
+            are grouped into chunks, of which about three times as many are in flight.
         timeout: Seconds to wait for a task before raising `WorkerTimeout`.
 
     Returns:
