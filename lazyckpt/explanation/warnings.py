@@ -134,15 +134,17 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                     "there still is random access, such as directly after a source of files"
                 )
             elif behind := list(dropwhile(lambda pair: not _ends_random_access(pair[1]), before)):
-                (last, _), *others = behind
+                (last, made), *others = behind
                 passes = last.name == "mix" and all(starmap(_passes_over, others))
-                yield (
-                    f"{'with workers, ' if passes else ''}every rank reads all items before "
-                    f"{_short(last)}, including the items of other ranks: there is no random "
-                    f"access after it, and {call!r} comes after it; put {call.name} before it "
-                    f"(the documentation of {last.name} says whether ranks then still share one "
-                    "state)"
-                )
+                passes = passes and all(each.skip is not None for each in made.children)
+                if not passes or any(each.name != "repeat" for each, _ in others):
+                    yield (
+                        f"{'with workers, ' if passes else ''}every rank reads all items before "
+                        f"{_short(last)}, including the items of other ranks: there is no random "
+                        f"access after it, and {call!r} comes after it; put {call.name} before it "
+                        f"(the documentation of {last.name} says whether ranks then still share "
+                        "one state)"
+                    )
         before.append((call, machine))
 
 
