@@ -115,7 +115,7 @@ class Prefetcher:
     def next_chunk(self) -> Iterator[Any] | None:
         """Return the rest of the current chunk, or the next chunk; None at the end."""
         while not remaining(self._chunk.items):
-            next(self._chunk.items, None)  # logs the records left out after them, if none has yet
+            next(self._chunk.items, None)  # logs the records skipped after them, if not logged yet
             if self._chunk.is_last:
                 return None
             if (error := self._chunk.error) is not None:

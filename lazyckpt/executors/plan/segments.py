@@ -205,9 +205,7 @@ def without_pipelines(call: Call) -> Call:
     return call.replaced(**made)
 
 
-def _halves(
-    call: Call, is_unmade: Callable[[Call, Chain], bool] = is_chosen
-) -> Iterator[Call]:
+def _halves(call: Call, is_unmade: Callable[[Call, Chain], bool] = is_chosen) -> Iterator[Call]:
     """Yield a stage or, if workers can run its `collate` or compute its choices, two halves."""
     name = next((name for name, role in call.functions.items() if role == "collate"), "")
     if name and not is_copying(call.arguments[name]):
