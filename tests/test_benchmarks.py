@@ -1,4 +1,4 @@
-"""The benchmark command: what it says of bad input, and of contestants that fail or hang."""
+"""The benchmark command: bad input, and contestants that fail or hang."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def held(folder: Path, *names: str, limit: float = 100.0, enough: float = 100.0)
 
 
 def printed(folder: Path, code: str) -> str:
-    """What a program prints that imports the benchmarks' modules, and those in a folder."""
+    """The output of a program that imports the benchmarks' modules, and those in a folder."""
     code = f"import sys\nsys.path.insert(0, {str(BENCHMARKS)!r})\n{code}"
     command = [sys.executable, "-c", code]
     return subprocess.run(

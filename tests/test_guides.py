@@ -1,4 +1,4 @@
-"""What pages quote from elsewhere is there: error texts, extras, versions, files."""
+"""Quotes in pages exist: error texts, extras, versions, files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ERROR = re.compile(r"^\| `(\w+)` \| `(.+?)` \|", re.MULTILINE)
 
 @cache
 def strings() -> str:
-    """All that the package can print, f-strings without what is put into them."""
+    """Every text that the package can print, f-strings without their values."""
     nodes = [
         node for file in PACKAGE.rglob("*.py") for node in ast.walk(ast.parse(file.read_text()))
     ]

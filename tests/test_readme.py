@@ -1,6 +1,6 @@
-"""The README: its code runs and prints what it shows, and what it links to is there.
+"""The README: its code prints the output that it shows, and its links exist.
 
-`python -m tests.test_readme` writes results anew.
+`python -m tests.test_readme` writes the outputs again.
 """
 
 from __future__ import annotations

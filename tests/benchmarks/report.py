@@ -1,4 +1,4 @@
-"""What was measured: as lines of a table, as JSON, and in the tables of the documentation."""
+"""Write measurements: as lines of a table, as JSON, and into the tables of the documentation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ COMPARED = (
     "W11 Parquet: resume at 50 %",
     "W11 tar: in order",
 )
-AHEAD = (  # who is ahead, in which row, and why
+AHEAD = (  # the library that is ahead, in which row, and why
     (
         "infinibatch",
         "W4 lines, buffered shuffle: resume at 50 %",
@@ -112,7 +112,7 @@ AHEAD = (  # who is ahead, in which row, and why
 
 
 class Report:
-    """The rows so far. A file of JSON, where asked for, has each as soon as it is measured."""
+    """The rows so far. If a JSON file is requested, each row is written when it is measured."""
 
     def __init__(self, path: Path | None, rounds: int) -> None:
         self.path = path
@@ -149,7 +149,7 @@ class Report:
             part.replace(self.path)
 
     def end(self) -> None:
-        """Where we are behind, said once more where it can't be overlooked."""
+        """The rows in which we are behind, repeated at the end so that they can't be overlooked."""
         print(f"\n{behind(self.rows)}")
 
 
@@ -193,7 +193,7 @@ def with_figures(text: str, path: Path) -> str:
 
 
 def with_peers(text: str, path: Path) -> str:
-    """The page with some of them, those of other libraries."""
+    """The page with some of the other libraries' rows."""
     rows = rows_of(json.loads(path.read_text("utf-8")))
     some = [row for row in contests(rows) if row.contestant in LIBRARIES]
     head, *body = [cells[:-2] for cells in of_contests(some, LIBRARIES)]

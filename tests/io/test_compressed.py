@@ -1,4 +1,4 @@
-"""Compressed files: every reader by number, streams from the front, what is damaged."""
+"""Compressed files: every reader by number, streams from the front, damaged files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of states and runs: where each stage stands, what moved, how far it is."""
+"""Pictures of states and runs: the position of each stage, its change, the progress."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.world.browser.chromium import Browser
 WIDTHS = (400, 800, 1400)
 SHOWN = ["index", "tutorial", "explanation/states", "explanation/peers", "reference/grouping"]
 
-# What lies beyond the edge, unless in a box that scrolls, and what is empty, on a page itself.
+# Elements beyond the edge, unless in a box that scrolls, and empty elements of the page.
 ARTICLE = """
 const width = document.documentElement.clientWidth;
 const article = document.querySelector("article") || document.body;

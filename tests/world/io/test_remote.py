@@ -302,7 +302,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
 
 
 class _Busy(_Quiet):
-    """Fails so many requests, then gives what a folder has."""
+    """Fails so many requests, and then serves a folder."""
 
     times = 0
 
