@@ -34,6 +34,7 @@ from lazyckpt.state.codec import (
     layers,
     own_places,
     parsed,
+    passes,
     places,
     shown,
 )
@@ -137,10 +138,7 @@ class State(Pictured):
         has gone on, or read them again before it does. Where what is repeated for ever is
         begun again, as in `repeat() | take(5) | repeat(2)`, the passes of both add up.
         """
-        passes, epoch = 0, self._source_epoch
-        while epoch >> EPOCH_BITS > 0:
-            passes, epoch = passes + epoch % (1 << EPOCH_BITS), epoch >> EPOCH_BITS
-        return passes + epoch
+        return passes(self._source_epoch)
 
     @property
     def _source_epoch(self) -> int:
