@@ -11,7 +11,7 @@ from tests.drawings.svg import Drawing, code_width
 
 FILES = ["abcd", "efgh", "ijkl"]
 DELIVERED = 3  # batches before the kill
-LEFT, INDENT, HIGH, LANE = 6, 118, 24, 44
+LEFT, INDENT, HIGH, LANE = 6, 104, 24, 44
 
 
 def strip() -> Drawing:
@@ -38,7 +38,7 @@ def strip() -> Drawing:
 
     steps = ("state", "reopen", "skip", "continue")
     notes = (
-        f"{len(state.to_json())} bytes of JSON",
+        f"{len(state.to_json())} bytes",
         "the current file, no other",
         "the items that were delivered",
         "with the same batch",
@@ -49,7 +49,7 @@ def strip() -> Drawing:
         drawing.text(474, top + 17, note, "small quiet", "end")
         if n:
             drawing.down(INDENT + 12, top - 18, 16)
-    places = [f"{node.name}  {node.place}" for node in figure(state).nodes if node.place]
+    places = [f"{node.name} {node.place}" for node in figure(state).nodes if node.place]
     _boxes(drawing, INDENT, 76, places, "blue")
     _boxes(drawing, INDENT, 76 + LANE, [file], "")
     left = _boxes(drawing, INDENT, 76 + 2 * LANE, seen, "none dashed")
