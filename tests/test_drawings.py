@@ -15,9 +15,11 @@ import pytest
 import lazyckpt as lz
 from tests.drawings.__main__ import DRAWINGS, FOLDER
 from tests.drawings.choices import executors, packings, shuffles
+from tests.drawings.demo import lines
 from tests.drawings.ranks import dealt
 from tests.drawings.svg import Drawing
 from tests.pages import NOTEBOOKS, README
+from tests.test_guides import strings
 
 PAGES = [README, *sorted(NOTEBOOKS.rglob("*.md"))]
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -72,3 +74,11 @@ def test_answers_name_what_there_is(drawing: Callable[[], Drawing]) -> None:
     answers = re.findall(r'class="code bold"[^>]*>(?:lz\.torch\.)?(\w+)', drawing().svg())
     assert len(answers) >= 4
     assert {*answers} - {"shared"} <= {*lz.__all__}
+
+
+def test_the_recorded_demo_is_as_it_prints_today_and_ends_well() -> None:
+    recorded = [*lines()]
+    assert [line.seconds for line in recorded] == sorted(line.seconds for line in recorded)
+    for line in (recorded[1], recorded[-1]):
+        assert any(part in strings() for part in re.split(r"[\d.]+", line.text) if len(part) > 12)
+    assert recorded[-1].text.startswith("The same, bit for bit.")

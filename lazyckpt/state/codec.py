@@ -366,14 +366,13 @@ def own_places(entries: Entries, position: Position) -> dict[str, str]:
 def moved(before: Layer, after: Layer) -> str:
     """How a stage's own place moved, in words."""
     if before.own is None or after.own is None:
-        sides = [
+        sides = (
             "not open" if each.own is None else _in_words(_parts(each)) for each in (before, after)
-        ]
+        )
         return " → ".join(sides)
-    pairs = zip(_parts(before), _parts(after), strict=True)
-    return _in_words(
-        [(name, f"{here} → {there}") for (name, here), (_, there) in pairs if here != there]
-    )
+    pairs = zip(_parts(before), _parts(after), strict=False)
+    found = [(name, f"{here} → {there}") for (name, here), (_, there) in pairs if here != there]
+    return _in_words(found)
 
 
 def _parts(layer: Layer) -> list[tuple[str, str]]:
@@ -381,9 +380,11 @@ def _parts(layer: Layer) -> list[tuple[str, str]]:
 
     A source counts epochs and items. Pipelines that are joined by weight count theirs.
     """
-    stage, entry, own = layer
-    own, names = own or (), list[str]()
-    if stage.rpartition(".")[2] == "1" and not entry.pipelines and len(own) > 1:
+    stage, entry, place = layer
+    own: tuple[Any, ...] = place or ()
+    names = list[str]()
+    is_source = stage.rpartition(".")[2] == "1" and not entry.pipelines
+    if is_source and len(own) > 1 and type(own[0]) is int:
         names, own = ["epoch", "item"], (passes(own[0]), *own[1:])
     elif own and type(own[0]) is tuple and 0 < len(own[0]) == len(entry.pipelines):
         sources = [each[0].known for each in entry.pipelines]

@@ -1,1 +1,1 @@
-"""Drawings of the documentation, made from the library and the figures."""
+"""Drawings of the documentation, made from the library, the figures, and a recording."""
