@@ -20,8 +20,9 @@ COLUMNS, ROWS = 79, 21
 LINE, CODE = 14, 10  # units
 PLAYED, HELD = 12, 8  # seconds: of all lines, and of the last ones
 COLOURS = {"   kill ": "orange", "resumed": "blue", "same": "green"}  # of lines with these words
-STYLE = """.code {{ font-size: {code}px; white-space: pre }}
-.curtain {{ opacity: 0; animation: curtain {all}s step-end infinite }}
+STYLE = """.paper {{ fill: var(--face); stroke: var(--line) }}
+.code {{ font-size: {code}px; white-space: pre }}
+.curtain {{ stroke: none; opacity: 0; animation: curtain {all}s step-end infinite }}
 .roll {{ transform: translateY({end}px); animation: roll {all}s step-end infinite }}
 @keyframes roll {{ {rolled} }}
 @keyframes curtain {{ {raised} }}
