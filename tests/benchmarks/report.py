@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -33,7 +34,7 @@ PACKAGES = [
 LINE = "{:<10}{:<62} {:<12}{:>11}{:>11}{:>11} {:<4}{:>8}{:>8}{:>8} {:<4}{}"
 HEAD = ["name", "compared", "by", "median", "min", "max", "unit", "/hand", "/peer", "bound", "met"]
 PAGES = Path(__file__).parents[2] / "notebooks/explanation"
-PAGE, BESIDE = PAGES / "performance.md", PAGES / "peers.md"
+PAGE, BESIDE, README = PAGES / "performance.md", PAGES / "peers.md", PAGES.parents[1] / "README.md"
 NO_WAY = "-"
 LIBRARIES = (
     OURS,
@@ -63,6 +64,17 @@ COMPARED = (
     "W11 JSON lines: shuffled globally",
     "W11 Parquet: resume at 50 %",
     "W11 tar: in order",
+)
+IN_README = ("infinibatch", "grain", "torchdata", "datasets")
+ROWS_OF_README = (
+    "W2 rows of arrays, shuffled, in batches of 256",
+    "W4 lines, buffered shuffle: bytes of a state",
+    "W4 lines, buffered shuffle: resume at 50 %",
+    "W4 items, full shuffle: bytes of a state",
+    "W4 items, full shuffle: resume at 50 %",
+    "W5a arrays of 1 MB from another process",
+    "W9 mixture of 1,000 sources: a state",
+    "W11 Parquet: resume at 50 %",
 )
 AHEAD = (  # the library that is ahead, in which row, and why
     (
@@ -182,9 +194,10 @@ def _version(package: str) -> str:
 
 
 def update(path: Path) -> None:
-    """Write the figures of a file into both pages."""
+    """Write the figures of a file into both pages, and some into the README."""
     PAGE.write_text(with_figures(PAGE.read_text("utf-8"), path), "utf-8")
     BESIDE.write_text(with_peers(BESIDE.read_text("utf-8"), path), "utf-8")
+    README.write_text(in_readme(README.read_text("utf-8"), path), "utf-8")
 
 
 def with_figures(text: str, path: Path) -> str:
@@ -196,10 +209,25 @@ def with_peers(text: str, path: Path) -> str:
     """The page with some of the other libraries' rows."""
     rows = rows_of(json.loads(path.read_text("utf-8")))
     some = [row for row in contests(rows) if row.contestant in LIBRARIES]
-    head, *body = [cells[:-2] for cells in of_contests(some, LIBRARIES)]
-    chosen = [cells for cells in body if cells[0] in COMPARED]
-    text = between("peers", text, "\n".join(table(head, *chosen)))
+    text = between("peers", text, beside(some, LIBRARIES, COMPARED))
     return between("ahead", text, "\n".join([*ahead(some), ""]))
+
+
+def in_readme(text: str, path: Path) -> str:
+    """The README with a few, the best of all libraries in bold."""
+    rows = rows_of(json.loads(path.read_text("utf-8")))
+    some = [row for row in contests(rows) if row.contestant in LIBRARIES]
+    found = beside(some, (OURS, *IN_README), ROWS_OF_README)
+    return between("peers", text, re.sub(r"^\| W\w+ ", "| ", found, flags=re.MULTILINE))
+
+
+def beside(rows: Sequence[Row], libraries: Sequence[str], compared: Sequence[str]) -> str:
+    """A table of some libraries and some rows."""
+    head, *body = of_contests(rows, LIBRARIES)
+    columns = [0, 1, *[n for n, name in enumerate(head) if name in libraries]]
+    chosen = [head, *[cells for cells in body if cells[0] in compared]]
+    first, *rest = [[cells[n] for n in columns] for cells in chosen]
+    return "\n".join(table(first, *rest))
 
 
 def ahead(rows: Sequence[Row]) -> Iterator[str]:
