@@ -11,11 +11,16 @@ DESCRIPTION = """\
 Trains a byte-bigram model twice on the same lines of text: once left alone, once killed at
 random moments and resumed from its checkpoint. Exit status 0 if all batches and the final
 parameters agree bit for bit, 1 if not.
+
+With --ranks, as many processes share the reading of one stream; one of them is killed, and the
+others resume as one rank fewer. Exit status 0 if their rows are those of one rank alone, 1 if not.
 """
 LEAST_KILLS = 5
+LINES, RANKS_LINES = 3_000_000, 100_000
 EXAMPLES = """\
   lazyckpt demo
   lazyckpt demo --data corpus/*.txt --kills 20
+  lazyckpt demo --ranks 4
 """
 
 
@@ -27,19 +32,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="text or .gz files, or folders of them (default: Python's own standard library)",
     )
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
         "--kills",
         type=at_least(LEAST_KILLS),
         default=LEAST_KILLS,
         metavar="N",
         help="how often to kill, at random moments (default: %(default)s, the least)",
     )
+    how.add_argument(
+        "--ranks",
+        type=at_least(2),
+        metavar="N",
+        help="train nothing: kill one of so many ranks, and resume on one fewer",
+    )
     parser.add_argument(
         "--lines",
         type=at_least(10_000),
-        default=3_000_000,
         metavar="N",
-        help="about how many lines to train on, in whole epochs (default: %(default)s)",
+        help=f"about how many lines to read (default: {LINES:,}, with --ranks {RANKS_LINES:,})",
     )
     parser.add_argument(
         "--seed",
@@ -52,4 +63,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    return demo(chosen.data, kills=chosen.kills, lines=chosen.lines, seed=chosen.seed)
+    lines = chosen.lines or (RANKS_LINES if chosen.ranks else LINES)
+    return demo(chosen.data, chosen.ranks, kills=chosen.kills, lines=lines, seed=chosen.seed)

@@ -12,6 +12,8 @@ from time import monotonic
 import lazyckpt
 from lazyckpt.core.checks import plural
 from lazyckpt.demo.data import BadData, Text, library, users
+from lazyckpt.demo.ranks import demo_of_ranks
+from lazyckpt.demo.screen import Screen
 from lazyckpt.demo.training import Job, pipeline_of
 from lazyckpt.demo.trial import (
     ChildFailed,
@@ -23,30 +25,6 @@ from lazyckpt.demo.trial import (
     alone,
     interrupted,
 )
-
-
-class Screen:
-    """Lines that stay, and on a terminal one more that is overwritten."""
-
-    def __init__(self) -> None:
-        self._is_tty = sys.stdout.isatty()
-        self._shown = 0
-        self._next = 0.0
-
-    def line(self, text: str = "") -> None:
-        print(f"{self._blank()}{text}", flush=True)
-
-    def status(self, text: str) -> None:
-        if self._is_tty and monotonic() >= self._next:
-            print(f"{self._blank()}{text}", end="", flush=True)
-            self._shown, self._next = len(text), monotonic() + 0.1
-
-    def clear(self) -> None:
-        print(self._blank(), end="", flush=True)
-
-    def _blank(self) -> str:
-        width, self._shown, self._next = self._shown, 0, 0.0
-        return f"\r{' ' * width}\r" if width else ""
 
 
 class Progress:
@@ -103,10 +81,17 @@ def _is_shown(batch: int) -> bool:
     return str(batch).rstrip("0") in ("1", "3")
 
 
-def demo(data: Sequence[str] | None, *, kills: int, lines: int, seed: int) -> int:
-    """Train, left alone and killed; the status: 0 same, 1 not, 2 bad data, 130 Ctrl-C."""
+def demo(
+    data: Sequence[str] | None, ranks: int | None = None, *, kills: int, lines: int, seed: int
+) -> int:
+    """Train, left alone and killed; the status: 0 same, 1 not, 2 bad data, 130 Ctrl-C.
+
+    With ranks, one of them is killed, and nothing is trained.
+    """
     screen = Screen()
     try:
+        if ranks is not None:
+            return demo_of_ranks(screen, data, ranks, lines, seed)
         return _demo(screen, data, kills, lines, seed)
     except BadData as error:
         return _failed(screen, str(error), 2)

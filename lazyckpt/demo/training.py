@@ -60,8 +60,13 @@ class Job:
         return Job(**{**found, "names": tuple(found["names"])})
 
 
-def pipeline_of(job: Job) -> lz.Pipeline[Tokens]:
-    """Lines of all chunks in random order, a new one in each epoch, as batches of bytes."""
+def tokenise(line: bytes) -> Tokens:
+    """A line's bytes, with one newline at the end."""
+    return np.frombuffer(line.rstrip(b"\r\n") + b"\n", np.uint8)
+
+
+def lines_pipeline(job: Job, tokenise: Callable[[bytes], Tokens] = tokenise) -> lz.Pipeline[Tokens]:
+    """Lines of all chunks in random order, a new one in each epoch, as bytes."""
     folder, chunks = Path(job.folder), list(job.names)
 
     def read_lines(chunk: str) -> Iterator[bytes]:
@@ -74,13 +79,12 @@ def pipeline_of(job: Job) -> lz.Pipeline[Tokens]:
         | lz.flat_map(read_lines)
         | lz.shuffle(BUFFER, seed=job.seed + 1)
         | lz.map(tokenise)
-        | lz.batch(BATCH, collate=join)
     )
 
 
-def tokenise(line: bytes) -> Tokens:
-    """A line's bytes, with one newline at the end."""
-    return np.frombuffer(line.rstrip(b"\r\n") + b"\n", np.uint8)
+def pipeline_of(job: Job) -> lz.Pipeline[Tokens]:
+    """The lines, as batches of bytes."""
+    return lines_pipeline(job) | lz.batch(BATCH, collate=join)
 
 
 def join(lines: list[Tokens]) -> Tokens:

@@ -37,7 +37,6 @@ class _Inflate:
 
     def __init__(self, inner: Any) -> None:
         self._inner: Any = inner
-        self._is_full = False  # it may have made more than it gave
 
     @property
     def eof(self) -> bool:
@@ -45,7 +44,8 @@ class _Inflate:
 
     @property
     def needs_input(self) -> bool:
-        return not (self._inner.unconsumed_tail or self._is_full or self.eof)
+        # Bytes that it holds back without a tail come with the next input, and a trailer follows.
+        return not (self._inner.unconsumed_tail or self.eof)
 
     @property
     def unused_data(self) -> bytes:
@@ -54,7 +54,6 @@ class _Inflate:
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         made: bytes = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
-        self._is_full = len(made) == max_length
         return made
 
 

@@ -6,6 +6,8 @@ import bz2
 import gzip
 import json
 import lzma
+import os
+import sys
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -45,6 +47,31 @@ def test_streams_are_the_same_whatever_is_read_at_once(
         monkeypatch.setattr(decompress, "_MADE", made)
         for file in (files[0], files[0].path, Path(files[0].path)):
             assert list(lz.io.iter_text(file)) == [*TEXT.splitlines(), "end"]
+
+
+@pytest.mark.parametrize("made", [7, 1 << 20])
+def test_gzip_without_isal(made: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
+    monkeypatch.setattr(decompress, "_MADE", made)
+    lines = ["a" * 1000, *TEXT.splitlines(), ""]
+    files = written([gzip.compress("\n".join(lines[:9]).encode()), gzip.compress(b"")], ".gz")
+    assert list(lz.io.iter_text(files[0])) == lines[:9]
+    for cut in (1, 8, 9):
+        cut_off = written([gzip.compress("\n".join(lines).encode())[:-cut]], ".gz")
+        with pytest.raises(decompress.Damaged, match="it ends too early"):
+            list(lz.io.iter_text(cut_off[0]))
+
+
+def test_a_frame_that_was_edited_since_it_was_indexed() -> None:
+    (file,) = written([zstd.compress(b"a\n" * 1000)], ".zst")
+    rows = lz.io.read_text([file.path], index_dir=folder())
+    edited = zstd.compress(b"a\n" * 900)
+    assert len(edited) == file.size
+    times = os.stat(file.path)
+    Path(file.path).write_bytes(edited)
+    os.utime(file.path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(lz.PipelineError, match="is damaged.*: it ends too early"):
+        rows[0]
 
 
 def test_a_large_frame_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

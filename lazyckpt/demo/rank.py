@@ -1,0 +1,105 @@
+"""One rank of the demo: `python -m lazyckpt.demo.rank`, told on stdin what to do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from itertools import islice
+from threading import Lock
+from typing import Any
+
+import lazyckpt as lz
+from lazyckpt.demo.training import Job, Tokens, lines_pipeline, tokenise
+from lazyckpt.errors import RankMissing
+from lazyckpt.executors.sharing.executor import shared
+from lazyckpt.executors.sharing.meeting import SocketMeeting
+
+ROWS = 64  # per rank and step
+SAVES = 10  # steps from one state to the next
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank has to do.
+
+    Attributes:
+        job: The text, and its order.
+        rank: The number of this rank.
+        size: The number of ranks.
+        steps: The number of batches.
+        state: The state to begin with, of any number of ranks; None for the first line.
+        place: The address, port and secret with which the ranks meet.
+    """
+
+    job: Job
+    rank: int
+    size: int
+    steps: int
+    state: str | None = None
+    place: tuple[str, int, str] = ("", 0, "")
+
+    @property
+    def pipeline(self) -> lz.Pipeline[list[Tokens]]:
+        """The rows of this rank; one rank makes each line, and sends it to all."""
+        return (
+            lines_pipeline(self.job, counted)
+            | lz.shard(num_shards=self.size, index=self.rank)
+            | lz.batch(ROWS)
+        )
+
+    def to_json(self) -> str:
+        return json.dumps({**asdict(self), "job": self.job.to_json()})
+
+    @staticmethod
+    def from_json(text: str) -> Share:
+        found = json.loads(text)
+        return Share(**{**found, "job": Job.from_json(found["job"])})
+
+
+class _Calls:
+    number, lock = 0, Lock()
+
+
+def counted(line: bytes) -> Tokens:
+    """`tokenise`, counted."""
+    with _Calls.lock:
+        _Calls.number += 1
+    return tokenise(line)
+
+
+def digest(row: Tokens) -> str:
+    return hashlib.sha256(row.tobytes()).hexdigest()[:12]
+
+
+def batches(share: Share, executor: lz.Executor | None = None) -> Iterator[tuple[list[str], Any]]:
+    """The digests of the rows of each step, and the run."""
+    state = share.state and lz.rebase(lz.State.from_json(share.state), share.pipeline)
+    with lz.run(share.pipeline, state or None, executor=executor) as run:
+        for batch in islice(run, share.steps):
+            yield [digest(row) for row in batch], run
+
+
+def main() -> None:
+    """Do the share that stdin says, and report each step on stdout."""
+    share = Share.from_json(sys.stdin.readline())
+    host, port, secret = share.place
+    meeting = SocketMeeting(host, port, bytes.fromhex(secret), share.rank, share.size, 30.0)
+    executor = shared(main, lz.threads(2), meeting, {"chunk_size": 32, "timeout": 30.0})
+    try:
+        with closing(batches(share, executor)) as steps:
+            for step, (rows, run) in enumerate(steps, 1):
+                print("rows", *rows)
+                if step % SAVES == 0:
+                    print("state", run.state.to_json())
+                print("calls", _Calls.number, flush=True)
+    except RankMissing as error:
+        print("lost", error)
+    print("end", flush=True)
+
+
+if __name__ == "__main__":
+    main()
