@@ -93,8 +93,8 @@ AHEAD = (  # who is ahead, in which row, and why
     (
         "seqtools",
         "W4 items, full shuffle: bytes of a state",
-        "**SeqTools** needs only an index if everything has random access: {theirs} against "
-        "{ours}.",
+        "**SeqTools** needs only an index if everything has {{term}}`random access`: {theirs} "
+        "against {ours}.",
     ),
     (
         "grain",
@@ -116,7 +116,7 @@ AHEAD = (  # who is ahead, in which row, and why
         "toolz",
         "W1 ints through map, filter, batch of 32",
         "**toolz** takes {theirs} per item against {ours} for plain Python functions on small "
-        "items, where there is no state to keep.",
+        "items; it keeps no state.",
     ),
     (
         "toolz",
