@@ -211,14 +211,19 @@ def with_peers(text: str, path: Path) -> str:
     """The page with some figures of other libraries, in a table per kind of workload."""
     rows = rows_of(json.loads(path.read_text("utf-8")))
     some = [row for row in contests(rows) if row.contestant in LIBRARIES]
-    parts = []
-    for heading, names in COMPARED.items():
-        chosen = [row for name in names for row in some if f"{row.name} {row.compared}" == name]
-        each = of_contests(chosen, LIBRARIES, lambda row: row.compared)
-        head, *lines = [cells[:-2] for cells in each]
-        parts += [f"### {heading}\n", *table(head, *lines), *footnotes(lines)]
+    parts = [
+        f"### {heading}\n\n{beside(some, LIBRARIES, names)}" for heading, names in COMPARED.items()
+    ]
     text = between("peers", text, "\n".join(parts))
     return between("ahead", text, "\n".join([*ahead(some), ""]))
+
+
+def beside(rows: Sequence[Row], libraries: Sequence[str], compared: Sequence[str]) -> str:
+    """A table of some libraries and some rows, with the best of all libraries in bold."""
+    chosen = [row for name in compared for row in rows if f"{row.name} {row.compared}" == name]
+    head, *lines = of_contests(chosen, libraries, lambda row: row.compared)
+    some = [cells[:-2] for cells in (head, *lines)]
+    return "\n".join([*table(*some), *footnotes(some)])
 
 
 def ahead(rows: Sequence[Row]) -> Iterator[str]:
