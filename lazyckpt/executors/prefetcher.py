@@ -115,6 +115,7 @@ class Prefetcher:
     def next_chunk(self) -> Iterator[Any] | None:
         """What is left of the chunk at hand, or the next one; None at the end."""
         while not remaining(self._chunk.items):
+            next(self._chunk.items, None)  # logs the records left out after them, if none has yet
             if self._chunk.is_last:
                 return None
             if (error := self._chunk.error) is not None:

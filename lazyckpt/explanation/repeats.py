@@ -52,7 +52,9 @@ def _kinds(
             continue
         for n, inner in enumerate(chain.calls[0].chains):
             parts = segments[0].parts[n] if segments[0].parts else _whole(inner, works=works_here)
-            yield from _kinds(inner, parts, f"{label}1[{n}].", is_divided=deals or before)
+            is_own = parts[0].kind == "chosen" and any(dealing[: len(segments[0].calls)])
+            is_divided = deals or before or is_own
+            yield from _kinds(inner, parts, f"{label}1[{n}].", is_divided=is_divided)
 
 
 def _whole(chain: Chain, *, works: bool) -> list[Segment]:

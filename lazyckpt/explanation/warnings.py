@@ -127,15 +127,17 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                     "still is some, such as over the files"
                 )
             elif behind := list(dropwhile(lambda pair: not _ends_random_access(pair[1]), before)):
-                (last, _), *others = behind
+                (last, made), *others = behind
                 passes = last.name == "mix" and all(starmap(_passes_over, others))
-                yield (
-                    f"{'with workers, ' if passes else ''}every rank reads all that comes before "
-                    f"{_short(last)}, for other ranks too: "
-                    f"there is no random access behind it, and {call!r} comes after it; put "
-                    f"{call.name} before it, where its documentation says under Rank-free "
-                    "whether ranks still have one state"
-                )
+                passes = passes and all(each.skip is not None for each in made.children)
+                if not passes or any(each.name != "repeat" for each, _ in others):
+                    yield (
+                        f"{'with workers, ' if passes else ''}every rank reads all that comes "
+                        f"before {_short(last)}, for other ranks too: "
+                        f"there is no random access behind it, and {call!r} comes after it; put "
+                        f"{call.name} before it, where its documentation says under Rank-free "
+                        "whether ranks still have one state"
+                    )
         before.append((call, machine))
 
 

@@ -152,6 +152,13 @@ GRAPHS: dict[str, st.SearchStrategy[Pipe]] = {
         _chosen | st.builds(choosing, _arms, several(_chosen | _arms)),
         some_of(TAILS + ITEMWISE, 2),
     ),
+    "dealt": st.builds(
+        piped,
+        several(_parts | _fallible).flatmap(joined),
+        some_of([lz.repeat(2), lz.take(20), lz.skip(3), lz.shuffle(4, seed=1)], 2),
+        st.just([lz.shard(num_shards=3, index=1)]),
+        some_of(TAILS + ITEMWISE, 2),
+    ),
     "fallible": st.builds(
         piped,
         _fallible | several(_fallible).flatmap(joined),

@@ -172,6 +172,7 @@ TABLE: dict[str, Pipe] = PIPELINES | {
     "mix of exact shares": mixed(deterministic=True) | lz.map(str) | lz.tap(str),
     "mix to the end of all": mixed(stop="all_exhausted") | lz.filter(len),
     "mix forever": mixed(stop="never") | lz.shard(num_shards=2, index=1),
+    "mix, dealt": mixed() | lz.repeat(2) | lz.shard(num_shards=3, index=1) | lz.filter(keep),
     "mix of streams": streams(),
     "mix of streams of exact shares": streams(deterministic=True) | lz.map(str),
     "mix of streams to the end of all": streams(stop="all_exhausted"),
@@ -206,6 +207,10 @@ TABLE: dict[str, Pipe] = PIPELINES | {
     | lz.batch(2),
     "fails in a mix": mixed(sizes=(60, 60, 60)) | lz.map(fails_at_30) | lz.map(str),
     "fails in a part": mixed(fails_at_30, (60, 60, 60)),
+    "fails when dealt": mixed(fails_at_30, (60, 60, 60)) | lz.shard(num_shards=3, index=1),
+    "fails before it is dealt": mixed(fails_at_30, (60, 60, 60))
+    | lz.shuffle(buffer_size=5, seed=0)
+    | lz.shard(num_shards=3, index=1),
     "fails when wide": wide() | lz.enumerate() | lz.map(fails_at_30),
     "fails to be read": lz.source(Unreadable()) | lz.map(square) | lz.filter(keep),
     "fails to choose": lz.case(STREAM | lz.map(lambda x: 5 * (x > 6)), NUMBERS, NUMBERS),
@@ -222,6 +227,7 @@ SKIPPING: dict[str, Pipe] = {
     "collated": NUMBERS | lz.filter(keep) | lz.batch(3, collate=fails_at_30) | lz.map(str),
     "a window": NUMBERS | lz.map(halved) | lz.shuffle(buffer_size=5, seed=0) | lz.map(square),
     "mixed": mixed(halved) | lz.map(fails_at_30),
+    "mixed and dealt": mixed(halved) | lz.shard(num_shards=3, index=1) | lz.map(fails_at_30),
     "side by side": lz.interleave(NUMBERS | lz.flat_map(partly), STREAM | lz.map(halved))
     | lz.map(str),
     "wide": wide(fn=halved),

@@ -86,6 +86,20 @@ def test_only_what_is_chosen_is_made(build: Any) -> None:
     assert sorted(high.asked) == [x for x in range(20) if picks(x)]
 
 
+@pytest.mark.parametrize("stop", ["first_exhausted", "all_exhausted"])
+def test_of_a_mixture_only_the_items_of_this_rank_are_made(stop: Any) -> None:
+    fn = Counting()
+    several = [lz.source(range(n, n + 200)) | lz.map(fn) for n in (0, 1000)]
+    mixed = lz.mix([*several, lz.source(range(9, 99))], [1, 2, 3], seed=0, stop=stop)
+    dealt = mixed | lz.repeat(2) | lz.shard(num_shards=7, index=3) | lz.map(str)
+    expected = list(dealt)
+    made, fn.asked = fn.asked, []
+    with lz.run(dealt, executor=lz.threads(2)) as run:
+        assert list(run) == expected
+    assert sorted(fn.asked) == sorted(made)
+    assert 0 < len(made) < len(expected)
+
+
 def pid_keep(x: int) -> bool:
     CALLED_IN.add(os.getpid())
     return True

@@ -147,8 +147,10 @@ CASES = {
         [NUMBERS | SHARD | lz.filter(bool), SHUFFLED | lz.repeat() | SHARD],
     ),
     "with workers, every rank reads all that comes before mix(...), for": (
-        [RANDOM | SHARD, RANDOM | lz.map(str) | lz.repeat() | SHARD],
+        [RANDOM | lz.map(str) | SHARD, RANDOM | lz.map(str) | lz.repeat() | SHARD],
         [
+            RANDOM | SHARD,
+            RANDOM | lz.repeat() | SHARD,
             lz.mix([NUMBERS], [1], deterministic=True) | SHARD,
             RANDOM | lz.enumerate() | SHARD,
             NUMBERS | lz.filter(bool) | SHARD,

@@ -34,12 +34,19 @@ class Unmade(NamedTuple):
 def is_chosen(call: Call, chain: Chain) -> bool:
     """Whether a stage gives those of a pipeline's items that another one says, made alone."""
     name = next((name for name, role in call.functions.items() if role == "selector"), "")
-    return bool(name) and call.arguments[name] is not chain and chain.machine.skip is not None
+    return bool(name) and call.arguments[name] is not chain and has_access(call, chain)
 
 
-def choice_and_making(call: Call) -> tuple[Call, Call]:
-    """Such a stage in two: one that chooses among what is unmade, and one that makes it."""
-    pipelines = tuple(each if is_chosen(call, each) else None for each in call.chains)
+def has_access(call: Call, chain: Chain) -> bool:
+    """Whether each item of a pipeline that a stage joins can be made alone."""
+    return chain.machine.skip is not None
+
+
+def choice_and_making(
+    call: Call, is_unmade: Callable[[Call, Chain], bool] = is_chosen
+) -> tuple[Call, Call]:
+    """A stage in two: one that chooses among what is unmade, and one that makes it."""
+    pipelines = tuple(each if is_unmade(call, each) else None for each in call.chains)
     known = enumerate(pipelines)
     unmade = [None if each is None else _unmade(each.machine, number) for number, each in known]
     return with_machines(call, unmade), made(pipelines).calls[0]

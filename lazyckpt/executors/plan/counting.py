@@ -135,11 +135,15 @@ def _passed(call: Call, machine: Machine[Any]) -> Machine[Any] | None:
         return None
     if found.pointwise:
         return machine
-    if not found.keeps_items or call.functions:
-        return None
+    return built if is_blind(call) else None
+
+
+def is_blind(call: Call) -> bool:
+    """Whether a stage passes items on without a look at them."""
+    if not call.combinator.keeps_items or call.functions:
+        return False
     # What doesn't look at items has random access where upstream has it.
-    is_blind = call.build(registry["source"].build(range(_ENOUGH))).skip is not None
-    return built if is_blind else None
+    return call.build(registry["source"].build(range(_ENOUGH))).skip is not None
 
 
 def _without_items(machine: Machine[Any]) -> Machine[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,8 @@ from lazyckpt.core.checks import Shown
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, is_copying, registry
 from lazyckpt.core.show import show
-from lazyckpt.executors.plan.chosen import choice_and_making, is_chosen
+from lazyckpt.executors.plan.chosen import choice_and_making, has_access, is_chosen
+from lazyckpt.executors.plan.counting import is_blind
 from lazyckpt.failures.skipping import leaves_out
 
 
@@ -109,15 +110,18 @@ def _split(chain: Chain) -> list[Segment]:
     elif seekable:
         segments, end = [Segment("local", calls[:seekable])], seekable
     else:
-        first, *rest = _halves(calls[0])
+        first, *others = calls
+        is_unmade = has_access if (dealt := _dealt(chain)) else is_chosen
+        halves = _halves(first, is_unmade)
+        first, made = next(halves), list(halves)
         joined = first.chains if first.combinator.is_source else ()
         parts = tuple(
-            [Segment("chosen", each.calls)] if rest and is_chosen(first, each) else _split(each)
+            [Segment("chosen", each.calls)] if made and is_unmade(first, each) else _split(each)
             for each in joined
         )
         has_work = any(not each.is_local for part in parts for each in part)
         segments, end = [Segment("local", (first,), parts if has_work else ())], 1
-        calls = (first, *rest, *calls[1:])
+        calls = (first, *others[:dealt], *made, *others[dealt:])
     for call in itertools.chain.from_iterable(map(_halves, calls[end:])):
         is_pointwise = call.combinator.pointwise and takes_time((call,))
         kind: Literal["items", "local"] = "items" if is_pointwise else "local"
@@ -127,6 +131,20 @@ def _split(chain: Chain) -> list[Segment]:
         else:
             segments.append(Segment(kind, (call,)))
     return segments
+
+
+def _dealt(chain: Chain) -> int:
+    """How many stages come after a mixture up to the `shard` that deals it; 0 if none does.
+
+    Without workers the mixture makes no item of another rank there either.
+    """
+    first, *others = zip(chain.calls, chain.machines, strict=True)
+    for number, (call, machine) in enumerate(others if first[0].name == "mix" else (), 1):
+        if machine.share.ranks > machine.upstream.share.ranks:
+            return number if is_blind(call) else 0
+        if call.name != "repeat":
+            break
+    return 0
 
 
 def _leading_stages(chain: Chain) -> tuple[int, int]:
@@ -185,15 +203,17 @@ def without_pipelines(call: Call) -> Call:
     return call.replaced(**made)
 
 
-def _halves(call: Call) -> Iterator[Call]:
+def _halves(
+    call: Call, is_unmade: Callable[[Call, Chain], bool] = is_chosen
+) -> Iterator[Call]:
     """A stage; or two, if workers do the second: its function that collates, or its choices."""
     name = next((name for name, role in call.functions.items() if role == "collate"), "")
     if name and not is_copying(call.arguments[name]):
         collating, function = registry["map"], call.arguments[name]
         yield _Half(call, call.combinator, {**call.arguments, name: None}, name)
         yield _Half(call, collating, collating.bind((function,), {}), name, is_last=True)
-    elif any(is_chosen(call, each) and takes_time(each.calls) for each in call.chains):
-        first, last = choice_and_making(call)
+    elif any(is_unmade(call, each) and takes_time(each.calls) for each in call.chains):
+        first, last = choice_and_making(call, is_unmade)
         yield _Half(call, first.combinator, first.arguments)
         yield _Half(call, last.combinator, last.arguments, is_last=True)
     else:

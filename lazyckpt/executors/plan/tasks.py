@@ -258,13 +258,14 @@ class LoggingItems(Iterator[Any]):
         self, items: Iterator[Any], skip_log: SkipLog, skipped: dict[int, SkipRecord]
     ) -> None:
         self._items, self._skip_log, self._skipped = items, skip_log, skipped
-        self._place = 0
+        self._place, self._is_over = 0, False
 
     def __next__(self) -> Any:
         item = next(self._items, _END)
-        if found := self._skipped.get(self._place):
+        if not self._is_over and (found := self._skipped.get(self._place)):
             self._skip_log.record(found)
         if item is _END:
+            self._is_over = True
             raise StopIteration
         self._place += 1
         return item

@@ -34,8 +34,9 @@ def pipeline(size: int, rank: int, count: int = 1_000, kills: int = -1) -> lz.Pi
 def main(
     rank: int, size: int, port: int, steps: int, end: str = "", count: int = 1_000,
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
+    host: str = "127.0.0.1",
 ) -> None:  # fmt: skip
-    meeting = SocketMeeting("127.0.0.1", port, SECRET, rank, size, 30.0)
+    meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0)
     more = {"chunk_size": 4, "timeout": timeout}
     executor = shared(main, lz.processes(2), meeting, more)
     try:

@@ -235,7 +235,8 @@ def test_a_rewind_by_all_is_a_new_beginning() -> None:
 
     hub = Hub(2, delay=0.003)
     first, second = on_ranks(2, work), alone(packed(), 2, 18)
-    assert equal(first, [sum((rank[n : n + 6] for n in range(0, 13, 4)), []) for rank in second])
+    rows = [[item for n in range(0, 13, 4) for item in rank[n : n + 6]] for rank in second]
+    assert equal(first, rows)
 
 
 def test_a_change_and_a_pause_by_all() -> None:

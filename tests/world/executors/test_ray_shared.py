@@ -6,8 +6,10 @@ import os
 import random
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -174,12 +176,33 @@ def test_what_does_not_fit_is_refused(cluster: Cluster) -> None:
         lz.run(packed(), executor=shared("none"))
 
 
-def test_a_keeper_that_dies_is_told(cluster: Cluster) -> None:
+def ended() -> None:
+    ray.kill(ray.get_actor("dies", "lazyckpt"))
+
+
+def hangs() -> None:
+    """Stop the keeper, for longer than its ranks wait."""
+    (pid,) = keepers()
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(10, os.kill, (pid, signal.SIGCONT)).start()
+
+
+def keepers() -> list[int]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += [int(each.parent.name)] * each.read_text().startswith("ray::Keeper")
+    return found
+
+
+@pytest.mark.parametrize("fails", [ended, hangs])
+def test_a_keeper_that_dies_or_hangs_is_told(cluster: Cluster, fails: Callable[[], None]) -> None:
     def work(rank: int) -> Any:
-        with lz.run(dealt(packed(count=3_000), 2, rank), executor=shared("dies")) as run:
+        executor = shared("dies", timeout=5)
+        with lz.run(dealt(packed(count=3_000), 2, rank), executor=executor) as run:
             items = made(run, 2)
             if rank == 0:
-                ray.kill(ray.get_actor("dies", "lazyckpt"))
+                fails()
             items += until_lost(run)
             return [item for item, _ in items], run.state.items
 
@@ -250,6 +273,16 @@ def test_a_rank_that_is_killed_is_named_and_another_one_of_its_name_is_refused(
     assert "rank 1 is lost" in text
     assert [batch for batch, _ in found[0] + items] == numbers(0, 2, 3 + len(items))
     ray.get([each.close.remote() for each in (ranks[0], rival)])
+
+
+def test_a_keeper_that_has_outlived_its_ranks(cluster: Cluster) -> None:
+    """Others of the same name take their places."""
+    for _ in range(2):
+        ranks = [rank_on({}, n, 2, "outlived", tokens_of) for n in range(2)]
+        found = ray.get([each.take.remote(3) for each in ranks])
+        assert [[b for b, _ in rank] for rank in found] == [numbers(n, 2, 3) for n in range(2)]
+        for each in ranks:
+            ray.kill(each)
 
 
 def tokens_of(n: int) -> list[int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 
 import lazyckpt as lz
 
@@ -29,19 +31,22 @@ def pipeline(size: int, rank: int) -> lz.Pipeline[Any]:
     return rows | lz.batch(4, collate=lz.stack)
 
 
-def main(steps: int, state: str | None = None) -> None:
+def main(workers: str, steps: int) -> None:
+    """Go on from the last checkpoint of any number of ranks, and leave another one."""
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    executor = lz.torch.shared(lz.processes(2), dist.group.WORLD, chunk_size=8)
-    own = pipeline(size, rank)
-    batches = lz.torch.loader(own, executor, state and lz.rebase(json.loads(state), own))
-    found = []
-    for _, batch in zip(range(steps), batches, strict=False):
-        found.append([batch["tokens"].tolist(), json.dumps(batches.state_dict())])
-    Path(FOLDER or ".", f"rank{rank}").write_text(json.dumps(found))
-    dist.barrier()
+    own, folder = pipeline(size, rank), Path(FOLDER or ".")
+    inner = lz.processes(2) if workers == "processes" else lz.threads(1)
+    batches = lz.torch.loader(own, lz.torch.shared(inner, dist.group.WORLD, chunk_size=8))
+    kept = {"data": batches.state_dict()}
+    if (folder / "saved").exists():
+        dcp.load(kept, checkpoint_id=folder / "saved")
+        batches.load_state_dict(lz.rebase(kept["data"], own))
+    found = [batch["tokens"].tolist() for batch in islice(batches, steps)]
+    (folder / f"rank{rank}").write_text(json.dumps([found, json.dumps(batches.state_dict())]))
+    dcp.save({"data": batches.state_dict()}, checkpoint_id=folder / "saved")
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(*json.loads(sys.argv[1]))
+    main(sys.argv[1], int(sys.argv[2]))
