@@ -67,12 +67,12 @@ def test_what_does_not_fit_is_noticed(browser: Browser, tmp_path: Path) -> None:
     assert faint.startswith("contrast 2.3")
 
 
-# The last row of the longest table is in the middle, and its head above it.
+# The last row of the longest table is at the bottom of the window, and its head above it.
 HEAD = """
 const tables = [...document.querySelectorAll("article table.docutils")];
 const table = tables.reduce((a, b) => (a.rows.length < b.rows.length ? b : a));
 const last = table.rows[table.rows.length - 1];
-last.scrollIntoView({block: "center", behavior: "instant"});
+last.scrollIntoView({block: "end", behavior: "instant"});
 const head = table.tHead.rows[0].cells[0].getBoundingClientRect();
 return head.top >= 0 && head.bottom <= last.getBoundingClientRect().top + 1;
 """
