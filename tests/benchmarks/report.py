@@ -78,7 +78,7 @@ INEXACT = {  # in cells, and below the table
     "not exact the second time": ("‡", "Exact after one resume, but not after a second one"),
     "not exact": ("†", "The items after a resume are not those of an uninterrupted run"),
 }
-AHEAD = (  # who is ahead, in which row, and why
+AHEAD = (  # the library that is ahead, in which row, and why
     (
         "infinibatch",
         "W4 lines, buffered shuffle: resume at 50 %",
