@@ -231,7 +231,7 @@ def test_a_state_cannot_detect_it(row: Row, names: dict[str, Any]) -> None:
         changed(old, new, MIDDLE)
 
 
-@of("Nobody can detect it")
+@of("It can't be detected")
 def test_nobody_can_detect_it(row: Row, names: dict[str, Any]) -> None:
     old, new = built(row, names)
     found = rest(new, lz.state_at(old, MIDDLE).to_json())
