@@ -21,7 +21,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.testing import check_pipeline, equal
-from lazyckpt.testing.traces import lanes
+from lazyckpt.testing.traces import modes
 
 COLUMNS: dict[str, list[Any]] = {
     "small": [np.int8(i) for i in range(7)],
@@ -121,7 +121,7 @@ def test_a_series_by_place(series: Callable[..., Any], name: str) -> None:
     assert equal([pipeline[i] for i in range(7)], found)
     assert equal([item for some in pipeline | lz.batch(3) for item in some], found)
     if name in COLUMNS:  # which can be stacked
-        lanes(pipeline, 9)
+        modes(pipeline, 9)
 
 
 def test_many_rows_in_blocks() -> None:
