@@ -287,7 +287,7 @@ def test_another_function_is_refused_where_what_it_gave_is_held(name: str) -> No
     given = [next(run) for _ in range(5)]
     with pytest.raises(lz.StateMismatch, match="a different function"):
         run.change(build(2))
-    run.change(build(1))  # functions anew, which do the same
+    run.change(build(1))  # new functions, which do the same
     given += [next(run) for _ in range(5)]
     np.testing.assert_equal(given, list(islice(build(1), 10)))
 

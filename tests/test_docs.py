@@ -1,6 +1,6 @@
 """Pages of the documentation, without building them: the catalogue, the names, the evidence.
 
-`python -m tests.test_docs` writes the catalogue anew.
+`python -m tests.test_docs` writes the catalogue again.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_the_repr_reads_like_the_code(code: str) -> None:
 
 
 def test_a_pipeline_is_no_iterator() -> None:
-    """What takes it for one would not call `iter`, and so begin anew with each look at it."""
+    """A library that took it for an iterator wouldn't call `iter`, and so would start it again."""
     pipeline = lz.source(range(3))
     assert not isinstance(pipeline, Iterator)
     assert not hasattr(pipeline, "__next__")

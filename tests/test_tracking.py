@@ -1,4 +1,4 @@
-"""`tracked`: items finished in any order, by anybody, and what a resume gives again."""
+"""`tracked`: items finished in any order, by any process, and the items of a resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def taken(tracked: lz.types.Tracked[Any], count: int) -> list[lz.types.Ticket]:
 
 
 def rest(pipeline: Any, state: Any, **options: Any) -> list[Any]:
-    """What a resume gives, each item finished at once."""
+    """The items of a resume, each finished immediately."""
     found = []
     tracked = lz.tracked(lz.run(pipeline, **options), state, max_in_flight=1)
     for ticket, item in tracked:
@@ -363,7 +363,7 @@ def test_workers_go_on_behind_what_is_finished(executor: Any) -> None:
 
 @pytest.mark.parametrize("stage", [lz.shuffle(seed=0), lz.filter(bool)])
 def test_an_interrupt_at_any_line_loses_nothing(stage: Any) -> None:
-    """What was given, or is in flight still, is all there is; and nothing else is finished."""
+    """Items delivered or in flight are all there is; and nothing else is finished."""
     pipeline = lz.source(range(1, 13)) | stage
     expected = list(pipeline)
     for line in range(1, 500):

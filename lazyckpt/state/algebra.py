@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, overload
@@ -20,7 +20,7 @@ from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.marks import with_marks
 from lazyckpt.failures.notes import annotated
 from lazyckpt.failures.skipping import without_failures
-from lazyckpt.state.codec import Rebased, layers
+from lazyckpt.state.codec import Rebased, layers, moved
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state, epochs_between
@@ -263,6 +263,7 @@ class Difference(Pictured):
         rebased: How the second state was carried over from a different pipeline, if the first
             was not.
         stages: The stages of both, for diagrams.
+        told: How each stage of `moves` moved, in words, for diagrams.
     """
 
     items: int
@@ -270,6 +271,7 @@ class Difference(Pictured):
     moves: tuple[Move, ...]
     rebased: Rebased | None = None
     stages: Entries = field(default=(), repr=False, compare=False)
+    told: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.items or self.moves or self.rebased)
@@ -282,8 +284,7 @@ class Difference(Pictured):
         printer.text(str(self))
 
     def _legend(self) -> Legend:
-        told = {each.stage: f"{_shown(each.before)} → {_shown(each.after)}" for each in self.moves}
-        return Legend(self.stages, told, tuple(self._summary()))
+        return Legend(self.stages, self.told, tuple(self._summary()))
 
     def _summary(self) -> list[str]:
         sizes = [f"{self.items:+,} items"] + [f"{self.epochs:+,} epochs"] * bool(self.epochs)
@@ -320,14 +321,9 @@ def diff(a: AnyState, b: AnyState) -> Difference:
     if first.stages != second.stages:
         changed = difference(first.stages, second.stages)
         raise StateMismatch(f"the states belong to different pipelines:\n{changed.rstrip()}")
-    pairs = zip(
-        layers(first.stages, first.position), layers(second.stages, second.position), strict=True
-    )
-    moves = [
-        Move(one.stage, one.name, one.own, other.own)
-        for one, other in pairs
-        if one.own != other.own
-    ]
+    both = (layers(each.stages, each.position) for each in (first, second))
+    pairs = [(one, other) for one, other in zip(*both, strict=True) if one.own != other.own]
+    moves = [Move(one.stage, one.name, one.own, other.own) for one, other in pairs]
     rebased = second.rebased if first.rebased != second.rebased else None
     return Difference(
         second.items - first.items,
@@ -335,6 +331,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
         tuple(moves),
         rebased,
         first.stages,
+        {one.stage: moved(one, other) for one, other in pairs},
     )
 
 

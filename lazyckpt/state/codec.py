@@ -20,7 +20,7 @@ import toolz
 from lazyckpt.core.checks import brief, cut, is_integer
 from lazyckpt.core.content import Entries, Entry, decode, dumps, written
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import MISFITS, Machine, apart, misfit
+from lazyckpt.core.machine import EPOCH_BITS, MISFITS, Machine, apart, misfit
 from lazyckpt.core.ranks import Rank
 from lazyckpt.core.user_state import Own
 from lazyckpt.errors import InvalidState
@@ -354,13 +354,60 @@ def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[L
 
 
 def own_places(entries: Entries, position: Position) -> dict[str, str]:
-    """Map each stage's number to its own position as a string; None if there is none."""
+    """Map each stage's number to its own position in words; none if it has none, or isn't open."""
     found = {}
     with suppress(InvalidState):  # a state built by hand
-        for stage, _, own in layers(entries, position):
-            if own is not None:
-                found[stage] = ", ".join(map(brief, own))
+        for layer in layers(entries, position):
+            if layer.own is not None:
+                found[layer.stage] = _in_words(_parts(layer))
     return found
+
+
+def moved(before: Layer, after: Layer) -> str:
+    """How a stage's own place moved, in words."""
+    if before.own is None or after.own is None:
+        sides = (
+            "not open" if each.own is None else _in_words(_parts(each)) for each in (before, after)
+        )
+        return " → ".join(sides)
+    pairs = zip(_parts(before), _parts(after), strict=False)
+    found = [(name, f"{here} → {there}") for (name, here), (_, there) in pairs if here != there]
+    return _in_words(found)
+
+
+def _parts(layer: Layer) -> list[tuple[str, str]]:
+    """A stage's own place: what its parts count, if that has a name, and how many; then the rest.
+
+    A source counts epochs and items. Pipelines that are joined by weight count theirs.
+    """
+    stage, entry, place = layer
+    own: tuple[Any, ...] = place or ()
+    names = list[str]()
+    is_source = stage.rpartition(".")[2] == "1" and not entry.pipelines
+    if is_source and len(own) > 1 and type(own[0]) is int:
+        names, own = ["epoch", "item"], (passes(own[0]), *own[1:])
+    elif own and type(own[0]) is tuple and 0 < len(own[0]) == len(entry.pipelines):
+        sources = [each[0].known for each in entry.pipelines]
+        names = [cut(str(known.get("name", n))) for n, known in enumerate(sources)]
+        own = (*own[0], *own[1:])
+    texts = [*map(brief, own)]
+    known = zip(names, texts, strict=False)
+    return [*known, ("", ", ".join(texts[len(names) :]))]
+
+
+def _in_words(parts: list[tuple[str, str]]) -> str:
+    """Parts of a place: `epoch 47 · item 1`."""
+    is_alone = len(parts) == 1
+    shown = [each for each in parts if each[0] or each[1] not in ("", "0") or is_alone]
+    return " · ".join([f"{name} {text}".strip() for name, text in shown])
+
+
+def passes(epoch: int) -> int:
+    """The number of passes through a source; those of what repeats it add up."""
+    found = 0
+    while epoch >> EPOCH_BITS > 0:
+        found, epoch = found + epoch % (1 << EPOCH_BITS), epoch >> EPOCH_BITS
+    return found + epoch
 
 
 def shown(entry: Entry) -> str:

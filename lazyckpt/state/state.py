@@ -34,6 +34,7 @@ from lazyckpt.state.codec import (
     layers,
     own_places,
     parsed,
+    passes,
     places,
     shown,
 )
@@ -138,10 +139,7 @@ class State(Pictured):
         or re-read them before. If an endless repetition is restarted, as in
         `repeat() | take(5) | repeat(2)`, the epochs of both add up.
         """
-        passes, epoch = 0, self._source_epoch
-        while epoch >> EPOCH_BITS > 0:
-            passes, epoch = passes + epoch % (1 << EPOCH_BITS), epoch >> EPOCH_BITS
-        return passes + epoch
+        return passes(self._source_epoch)
 
     @property
     def _source_epoch(self) -> int:

@@ -1,4 +1,4 @@
-"""The command line: what it prints, and its exit status."""
+"""The command line: its output and its exit status."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_profile_names_stages_and_writes_a_trace(folder: Path) -> None:
         ("inspect missing.json", "missing.json"),
         ("inspect bad.json", "not a state"),
         ("explain training_of_cli", "expected module:pipeline"),
-        ("explain training_of_cli:number", "expected a pipeline or a function of one"),
+        ("explain training_of_cli:number", "expected a pipeline or a function that returns one"),
         ("explain training_of_cli:nothing", "has no 'nothing'"),
         ("explain training_of_cli:failing", "ValueError: no login at s3://***@bucket; in two"),
         ("explain training_of_cli:ending", "SystemExit: enough"),

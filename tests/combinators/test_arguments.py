@@ -1,4 +1,4 @@
-"""Every argument of every combinator: what is taken, what is refused, and in which words."""
+"""Every argument of every combinator: which values are accepted and refused, and the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of like length: what is refused, what is kept together, what a resume reads again."""
+"""Batches of similar length: refused arguments, groups that stay together, the cost of a resume."""
 
 from __future__ import annotations
 

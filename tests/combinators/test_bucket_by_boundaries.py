@@ -1,4 +1,4 @@
-"""Batches of one bucket each: which bucket, how long an item waits, what a resume reads again."""
+"""Batches of one bucket each: which bucket, how long an item waits, the cost of a resume."""
 
 from __future__ import annotations
 

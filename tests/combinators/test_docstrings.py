@@ -1,4 +1,4 @@
-"""The docstrings of combinators: Google style, and what they say is what the machines do."""
+"""The docstrings of combinators are in Google style and agree with the machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA = {"a list": NUMBERS, "an iterable": Stream(NUMBERS)}
 
 
 def machines(made: Made) -> dict[str, Machine[Any]]:
-    """What it builds over a list and over an iterable, where it can."""
+    """The machines that it builds over a list and over an iterable, if it can."""
     found = {}
     for name, data in DATA.items():
         try:
@@ -29,7 +29,7 @@ def machines(made: Made) -> dict[str, Machine[Any]]:
 
 
 def form(docstring: Docstring, function: Callable[..., Any]) -> Iterator[str]:
-    """What is not Google style, or missing."""
+    """Yield each part that isn't in Google style or is missing."""
     lines = docstring.text.splitlines()
     if not docstring.summary.endswith(".") or len(lines) < 2 or lines[1]:
         yield "the first line is no sentence of its own"
@@ -45,7 +45,7 @@ def form(docstring: Docstring, function: Callable[..., Any]) -> Iterator[str]:
 
 
 def facts(docstring: Docstring, built: dict[str, Machine[Any]]) -> Iterator[str]:
-    """What it says of state and random access that is not so."""
+    """Yield each wrong claim about state and random access."""
     says_none = docstring.sections["State"].startswith("None")
     access = sentence(docstring.sections["Random access"]).split()[0].rstrip(";,")
     if access not in ("Yes", "Kept", "No", "If", "With"):

@@ -1,4 +1,4 @@
-"""`exclude`: what the laws can't see of it."""
+"""`exclude`, beyond the laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gather`: what it picks, reads and refuses."""
+"""`gather`: the items it picks and reads, and the arguments it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources out of arguments: what the laws can't see of them."""
+"""Sources that are made of arguments, beyond the laws."""
 
 from __future__ import annotations
 

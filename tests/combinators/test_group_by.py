@@ -1,4 +1,4 @@
-"""Runs of equal keys, where the laws don't look."""
+"""Groups of equal keys, beyond the laws."""
 
 from __future__ import annotations
 

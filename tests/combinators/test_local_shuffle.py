@@ -1,4 +1,4 @@
-"""`local_shuffle`: where blocks begin, how often each is decoded, how well it mixes."""
+"""`local_shuffle`: block boundaries, how often each block is decoded, how well it mixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lru_cache`: what is read again, and what is kept."""
+"""`lru_cache`: items that are read again, and items that are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_cache_of_everything_reads_once_in_whatever_order_and_epoch() -> None:
 def test_a_cache_forgets_the_least_recently_used() -> None:
     data = Costly(5)
     pipeline = lz.source(data) | lz.lru_cache(2)
-    for index in (0, 1, 0, 2, 0, 1):  # 2 takes the place of 1, then 1 that of 2
+    for index in (0, 1, 0, 2, 0, 1):  # 2 replaces 1, and then 1 replaces 2
         assert pipeline[index] == index * 10
     assert data.read == [0, 1, 2, 1]
 

@@ -1,4 +1,4 @@
-"""`map`, `starmap` and `tap`: what the laws can't see of them."""
+"""`map`, `starmap` and `tap`, beyond the laws."""
 
 from __future__ import annotations
 

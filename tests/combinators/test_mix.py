@@ -1,4 +1,4 @@
-"""Mixing: counts and proportions, endings, schedules, and what is refused."""
+"""Mixing: counts and proportions, endings, schedules, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of tokens: nothing lost, nothing twice, and what a resume reads again."""
+"""Rows of tokens: nothing lost or repeated, and the cost of a resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one combinator alone refuses, or two of its arguments together."""
+"""Refused arguments that are special to one combinator, or to two of its arguments together."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
 
 
 def kept(rate: float) -> Any:
-    """By chance about one item of so many, another one in each epoch."""
+    """On average one item in so many, a different one in each epoch."""
     draws: Any = lz.random_map(lambda rng, x: x if rng.random() < rate else -1, seed=0)
     return draws | lz.filter(lambda x: x >= 0)
 

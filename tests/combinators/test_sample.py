@@ -1,4 +1,4 @@
-"""`sample`, `sample_balanced`, `oversample`: what is drawn, how often, and what is refused."""
+"""`sample`, `sample_balanced`, `oversample`: draws, their frequencies, and refused arguments."""
 
 from __future__ import annotations
 

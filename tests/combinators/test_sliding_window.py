@@ -1,4 +1,4 @@
-"""Windows, where the laws don't look."""
+"""Windows, beyond the laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source can be made of, and that nothing is read early."""
+"""Sources of all kinds of data, which aren't read early."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_a_name_tells_data_of_one_length_apart() -> None:
 
 
 class Rewinding:
-    """A data set that is its own iterator, and begins anew whenever it is asked to."""
+    """A dataset that is its own iterator and starts again whenever `iter` is called."""
 
     def __init__(self, count: int) -> None:
         self.count, self.begun = count, 0
@@ -341,7 +341,7 @@ def test_an_error_of_the_data_is_told_as_it_is(method: str, error: Exception) ->
 
 @pytest.mark.parametrize("error", OWN_ERRORS, ids=repr)
 def test_an_error_of_data_that_are_made_anew_is_told_too(error: Exception) -> None:
-    """Where a pipeline has been unpickled, or its length fails from some time on."""
+    """After a pipeline was unpickled, or once its length fails."""
     data = BrokenTable("", error)
     pipeline: Any = lz.source(data) | lz.shuffle(seed=0)
     data.method = "len"

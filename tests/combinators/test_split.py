@@ -1,4 +1,4 @@
-"""`hash_range`, `split`, `kfold`: parts are disjoint, whole, and stay what they are."""
+"""`hash_range`, `split`, `kfold`: parts are disjoint, complete, and stable."""
 
 from __future__ import annotations
 

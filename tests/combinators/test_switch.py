@@ -1,4 +1,4 @@
-"""`case` and `switch`: what the laws can't see of them."""
+"""`case` and `switch`, beyond the laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of other people: mappings that are no dict, columns that are no array, values as given."""
+"""Types of other packages: mappings that aren't dicts, columns that aren't arrays, values."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_columns_refuse_what_no_array_holds(values: Any, message: str) -> None:
     "values", [[2**63 + 1, -1], [2**60 + 1, 0.5], [np.uint64(2**63 + 1), np.int64(-1)]]
 )
 def test_no_int_is_rounded(values: list[Any]) -> None:
-    """NumPy makes floats of ints beside floats, and of ints below and above 2**63."""
+    """NumPy turns ints into floats next to floats, and ints below and above 2**63 too."""
     arrays = [np.array([each]) for each in values]
     batches = lz.batch(2, collate=lz.stack)
     packers = [lz.pack_first_fit(2, num_bins=1), lz.concat_then_split(2)]

@@ -16,7 +16,7 @@ LATE = "import sys, lazyckpt as lz; shuffle = 'lazyckpt.combinators.shuffle'; "
 
 
 def said(code: str) -> str:
-    """What a new interpreter prints, where no stage is imported yet."""
+    """The output of a new interpreter in which no stage is imported yet."""
     command = [sys.executable, "-c", LATE + code]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

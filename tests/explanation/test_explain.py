@@ -1,4 +1,4 @@
-"""`Explanation`: each stage with its modes, place, bytes and bounds, as text and HTML."""
+"""`Explanation`: each stage with its modes, place and bytes, as text and HTML."""
 
 from __future__ import annotations
 

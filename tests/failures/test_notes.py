@@ -1,4 +1,4 @@
-"""Errors in the user's functions: told where, nothing lost, and the same item tried again."""
+"""Errors in the user's functions: located, without losing items, and the same item tried again."""
 
 from __future__ import annotations
 

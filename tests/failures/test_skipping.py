@@ -136,7 +136,7 @@ def test_it_keeps_its_place_where_items_are_only_ordered(name: str, executor: An
 
 
 def told(pipeline: lz.Pipeline[Any], executor: lz.Executor | None) -> list[Any]:
-    """Every item with what was left out before it, and what was at the end."""
+    """Every item with the records skipped before it, and those skipped at the end."""
     found: list[Any] = []
     with lz.run(pipeline, executor=executor, on_error="skip") as run:
         for item in run:
@@ -145,7 +145,7 @@ def told(pipeline: lz.Pipeline[Any], executor: lz.Executor | None) -> list[Any]:
 
 
 def first_of(texts: list[str], pipeline: lz.Pipeline[Any]) -> list[str]:
-    """At most 8, for which a state has room."""
+    """At most 8 names, as a state has no room for more."""
     first = texts[:8]
     while len(json.dumps(first)) > 704 - size(pipeline.entries):
         first.pop()

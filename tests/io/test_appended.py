@@ -1,4 +1,4 @@
-"""Files appended at the end: a state follows them by `rebase`, where that has a meaning."""
+"""Files with rows appended: a state follows them by `rebase`, if the change is well defined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lines(first: int, count: int) -> bytes:
 
 
 def grown(sizes: list[int], more: list[int]) -> tuple[Any, Any]:
-    """A reader of files of so many rows, and one with more files behind."""
+    """A reader of files of so many rows, and a reader with more files after them."""
     starts = [sum((sizes + more)[:n]) for n in range(len(sizes + more))]
     files = written([lines(*each) for each in zip(starts, sizes + more, strict=True)], ".jsonl")
     place = folder()

@@ -1,4 +1,4 @@
-"""The same data elsewhere, or written at another time: states go on, and edits are named."""
+"""The same data elsewhere, or written at a different time: states resume, and edits are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and records of what was seen: as `locate` tells them, one by one."""
+"""Files and records of rows seen: as `locate` tells them, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Combinators of one's own: followed from what is declared, or named."""
+"""The user's own combinators: followed by their declaration, or named."""
 
 from __future__ import annotations
 

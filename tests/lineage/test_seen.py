@@ -1,4 +1,4 @@
-"""What was seen: the origins of all items up to a state, by every lane."""
+"""Rows seen: the origins of all items up to a state, in every mode."""
 
 from __future__ import annotations
 

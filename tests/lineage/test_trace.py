@@ -1,4 +1,4 @@
-"""Where an output comes from, told without reading where that can be."""
+"""The origins of an output, found without reading if possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of pipelines: what they show, that they read nothing, and that they stay small."""
+"""Pictures of pipelines: their content, that they read nothing, and that they stay small."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def shown(pictured: Any) -> tuple[str, str]:
     return pictured._repr_html_(), lz.tree(pictured, width=40)
 
 
-# --- what is seen ---
+# --- the content of pictures ---
 
 
 def test_a_stage_is_a_card_with_its_arguments() -> None:
@@ -156,7 +156,7 @@ def test_stages_without_a_source_have_no_marks() -> None:
 
 
 def counting(chain: Any) -> tuple[Any, list[Counting]]:
-    """The same pipeline over data that count what is read of them."""
+    """The same pipeline over data that count how many of their items are read."""
     found: list[Counting] = []
 
     def swapped(chain: Chain) -> Any:

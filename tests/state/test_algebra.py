@@ -195,7 +195,7 @@ class Opened:
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    """What is open is closed by who opened it, not when it is collected."""
+    """An open iterator is closed by the code that opened it, not when it is collected."""
     gc.disable()
     yield Opened()
     gc.enable()
@@ -268,5 +268,5 @@ def test_the_end_and_an_error_close_what_was_opened(opened: Opened) -> None:
     for again in (lz.step, lz.replay):
         with pytest.raises(ZeroDivisionError) as raised:
             again(failing, state)
-        raised.value.__traceback__ = None  # whose frames hold what was read
+        raised.value.__traceback__ = None  # its frames hold the items read
         assert opened.count == 0

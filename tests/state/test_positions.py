@@ -16,7 +16,7 @@ LONG = "x" * 30
 
 
 def long_pipeline(seed: int = 0, bucketed: bool = True) -> lz.Pipeline[Any]:
-    """Of an identity that has no room for all arguments."""
+    """Of an identity without space for all arguments."""
     lengths = [*range(1, 200, 7)]
     buckets = lz.bucket_by_boundaries(lengths, 4, key=len)
     rows = lz.source([LONG] * 300, name=LONG) | lz.shuffle(8, seed=seed)

@@ -1,4 +1,4 @@
-"""Random changes of pipelines: what is carried over runs, and all else is refused with a reason."""
+"""Random changes of pipelines: a carried state runs, and others are refused with a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STREAM = lz.source(Stream(range(9)))
 
 # --- random changes ---
 
-# What makes any number of items of an item tells itself where it makes another number.
+# A stage with any number of outputs per item reports itself if that number changes.
 COUNTING = {
     "flat_map", "interleave_map", "flat_scan", "bucket_batch", "bucket_by_boundaries",
     "bucket_by_boundaries(max_wait)", "concat_then_split", "pack_first_fit",
@@ -58,7 +58,7 @@ def changes(draw: st.DrawFn) -> tuple[lz.Pipeline[Any], lz.Pipeline[Any]]:
         new[place : place + gone] = draw(st.lists(stages, max_size=1))
     try:
         return piped(source, old), piped(source, new)
-    except lz.ArgumentError:  # random access is wanted where there is none
+    except lz.ArgumentError:  # a stage that needs random access, without any
         assume(False)
         raise
 
@@ -176,7 +176,7 @@ def test_a_repeat_follows_its_count_where_no_window_is_at_an_end(
         return
     rest = list(islice(lz.run(new, state), 70 - cut))
     head = whole[0][:cut]
-    if window in SHAPING:  # a last one that was short has been given
+    if window in SHAPING:  # a short last batch has been yielded
         found = sorted(x for batch in head + rest for x in batch)
         assert found == sorted(x for batch in whole[1] for x in batch) or None in counts
     elif cut == len(whole[0]) < 70 and "shuffle" in [call.name for call in window.calls]:

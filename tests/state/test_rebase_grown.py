@@ -1,4 +1,4 @@
-"""Items appended to data: a state follows them by `rebase`, where that has a meaning."""
+"""Items appended to data: a state follows them by `rebase`, if the change is well defined."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_no_item_is_lost_and_none_comes_twice(
         assert flat(had) + flat(rest) == flat(new)
     elif rest or more == 0:
         assert Counter(flat(had) + flat(rest)) == Counter(flat(new))
-    else:  # the epoch is over, as it was ordered
+    else:  # the epoch is over, in its old order
         assert Counter(flat(had)) == Counter(flat(old))
 
 
@@ -185,7 +185,7 @@ def test_ranks_go_on_alike(shuffled: bool) -> None:
     ]
     if shuffled:
         assert sorted(found[0][:3] + found[1][:3]) == sorted(found[0][3:] + found[1][3:])
-    else:  # the second epoch goes on to the new end
+    else:  # the second epoch continues to the new end
         assert found == [[4, 0, 2, 4, 0, 2], [5, 1, 3, 5, 1, 3]]
 
 

@@ -1,4 +1,4 @@
-"""States of all ranks as those of another number of ranks."""
+"""States of all ranks as those of a different number of ranks."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_lanes_change_ranks_in_every_epoch_alike_or_say_so(
     sizes = st.integers(1, len(pipelines))
     old, new = data.draw(sizes), data.draw(sizes)
     given: list[Any] = []
-    states, passes = [], set()  # which pass of what repeats behind, or none of no items
+    states, passes = [], set()  # the pass of a later repeat, or none without items
     for index, rank in enumerate(ranks(old)):
         run = lz.run(rank)
         some = [*islice(run, data.draw(st.integers(0, 30)))]

@@ -1,4 +1,4 @@
-"""What a resume reads again: told before, and counted."""
+"""The cost of a resume: predicted, and counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table() -> lz.Pipeline[int]:
 
 
 class Table:
-    """Data with indices that counts what is read of it."""
+    """Indexable data that count how many of their items are read."""
 
     def __init__(self, size: int) -> None:
         self.size, self.pulled = size, 0
@@ -39,7 +39,7 @@ class Table:
 
 
 def again(pipeline: lz.Pipeline[Any], n: int) -> int:
-    """How many more items a resume after n items reads than going on does, to the end."""
+    """How many more items a resume after n items reads than a run that continues, to the end."""
 
     def pulled() -> int:
         return sum(each.arguments["data"].pulled for each in sources(pipeline))

@@ -61,7 +61,7 @@ def test_previous_ones_stay(place: Any) -> None:
     assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [5, 4, 2]
     lz.save(at(6), place, keep=0)
     assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [6, 4, 2]
-    lz.save(at(6), place)  # once more the same: what is before it is still before it
+    lz.save(at(6), place)  # once more the same: the previous save is unchanged
     assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [6, 4, 2]
 
 
@@ -203,7 +203,7 @@ except PermissionError:
         assert lz.load(path).items == items
     print([lz.load(path + end).items for end in (".1", ".2")])
 """
-    with TemporaryDirectory() as folder:  # which others may enter, as they may not pytest's
+    with TemporaryDirectory() as folder:  # others may enter it, unlike pytest's
         os.chmod(folder, 0o755)
         Path(folder, "inner").mkdir()
         assert ran(code, Path(folder, "inner")) == "[3, 2]\n"
@@ -225,11 +225,11 @@ def test_a_folder_that_cannot_be_flushed(tmp_path: Path, monkeypatch: pytest.Mon
     assert lz.load(tmp_path / "state.json.1").items == 1
 
 
-# --- killed, out of room, and several at once ---
+# --- killed, without space, and several simultaneously ---
 
 
 def ran(code: str, folder: Path) -> str:
-    """What a Python of its own prints, which may fork as it has no threads."""
+    """The output of a Python of its own, which may fork as it has no threads."""
     done = subprocess.run(
         [sys.executable, "-c", HEAD + code, str(folder / "state.json")],
         capture_output=True,

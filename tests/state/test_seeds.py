@@ -1,4 +1,4 @@
-"""Another seed: of what draws for each item at any time, of what shuffles between two epochs."""
+"""A different seed: of stages that draw per item at any time, of shuffles between two epochs."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def test_a_position_beyond_the_end(pipeline: lz.Pipeline[Any]) -> None:
         if pipeline.calls[0].name in ("zip", "concat"):
             continue
         if pipeline.calls[-1] == lz.shuffle(4, seed=0).calls[0] and far < 2**60:
-            continue  # a shuffle counts from where it was inserted, which may be far on
+            continue  # a shuffle counts from its insertion, which may be far into the run
         with pytest.raises((lz.InvalidState, lz.SourceChanged)):
             next(lz.run(pipeline, State(pipeline.entries, 3, position).to_json()))
 

@@ -136,7 +136,7 @@ def test_gl16_a_generator_that_has_moved_on_can_not_go_back() -> None:
     assert rest(made, 7) == groups(batches[13:])
     for place in (0, 3):
         made.load_state_dict(found[place])
-        with pytest.raises(lz.SourceChanged, match="does not give again what it gave"):
+        with pytest.raises(lz.SourceChanged, match="doesn't yield the same indices again"):
             next(iter(made))
 
 

@@ -59,7 +59,7 @@ STACK = lz.batch(3, collate=lz.stack)
 
 
 def rows(frame: str) -> list[dict[str, Any]]:
-    """The rows that it has: extension arrays give what they give."""
+    """The rows of a frame: extension arrays return values of their own."""
     if frame != "pandas of arrow":
         return ROWS
     return [{name: each.item() if name != "text" else each for name, each in row.items()}
@@ -145,7 +145,7 @@ BIG = np.arange(1 << 21)  # of 16 MiB
     ids=["pandas", "polars", "table"],
 )
 def test_no_frame_is_copied(frame: Any) -> None:
-    list(lz.source(FRAMES["table"]) | STACK)  # what is imported first
+    list(lz.source(FRAMES["table"]) | STACK)  # the first use imports modules
     tracemalloc.start()
     try:
         allocated = pyarrow.total_allocated_bytes()

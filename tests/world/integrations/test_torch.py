@@ -193,7 +193,7 @@ def test_where_torch_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         _ = lz.torch
 
 
-# --- turns: what a worker gives ---
+# --- turns: the items of each worker ---
 
 PIPELINES: dict[str, Callable[[int], lz.Pipeline[Any]]] = {
     "random access": lambda n: lz.source(range(n)) | lz.shuffle(seed=0) | lz.repeat(2),
