@@ -57,7 +57,7 @@ class _DevicePut(ToDevice):
         name = "the default device" if device is None else str(device)
         return [
             *self.arguments["executor"].explain(chain),
-            ((f"copy to {name}",), "one item ahead", ()),
+            ((f"copy to {name}",), "prefetch 1", ()),
         ]
 
 

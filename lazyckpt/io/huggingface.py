@@ -259,7 +259,7 @@ def stream_dataset(dataset: Any) -> Pipeline[Any]:
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import datasets

@@ -101,7 +101,7 @@ class Rows(Sequence[T]):
         gzip, a small gzip member or a zstd frame. The last read blocks are kept. `local_shuffle`
         decompresses each block once, if `window` of them fit into 64 MiB.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:

@@ -32,7 +32,7 @@ def bottleneck(
     """
     total = sum(stage.seconds for stage in found.stages)
     if not found.items:
-        return "nothing was read: there is no item"
+        return "nothing was read: the pipeline has no items"
     if not total:
         return "no stage takes as long as a timer does: workers would cost more than they save"
     number = max(range(len(calls)), key=lambda n: found.stages[n].seconds)
@@ -44,19 +44,19 @@ def bottleneck(
         return _with_workers(found, said, number, is_waiting=is_waiting, can_share=can_share)
     if total / found.items < _QUICK:
         return (
-            f"{said}, but an item takes {said_time(total / found.items)} in all: "
+            f"{said}, but an item takes only {said_time(total / found.items)} in total: "
             "workers would cost more than they save"
         )
     if total < _BRIEF:
-        return f"{said}, but {said_time(total)} in all is too little to tell: profile more items"
+        return f"{said}, but {said_time(total)} in total is too short to judge: profile more items"
     if not can_share:
         kind = "threads" if is_waiting else "processes"
         return (
-            f"{said}, in one place, as it needs the items in order; executor=lz.{kind}() makes "
-            "them while you compute, and random access before it would share the work"
+            f"{said}, serially, because it needs items in order; executor=lz.{kind}() runs it "
+            "while you compute; with random access before it, several workers can share it"
         )
     if is_waiting:
-        return f"{said}, mostly waiting; let several wait: executor=lz.threads({_THREADS})"
+        return f"{said}, mostly waiting; let several threads wait: executor=lz.threads({_THREADS})"
     return f"{said}; run it in workers: executor=lz.processes({max(2, processors())})"
 
 
@@ -73,7 +73,7 @@ def _with_workers(
     busy = min(1.0, sum(each.seconds for each in workers) / seconds / len(workers))
     text = f"{said}; its workers are busy {busy:.0%} of the time"
     if busy > _BUSY and not can_share:
-        return f"{text}, in one place; make it cheaper, or shard the data before it"
+        return f"{text}, serially; make it cheaper, or shard the data before it"
     working = sum(each.working for each in workers)
     in_threads = all(each.process == os.getpid() for each in workers)
     if in_threads and len(workers) > 1 and working > _BUSY * seconds and not is_waiting:
@@ -85,7 +85,7 @@ def _with_workers(
         return f"{text}: the consumer waits for something else; try fewer workers"
     last = found.stages[-1]
     size = said_size(last.bytes / last.items if last.items else 0.0)
-    return f"{text}: items of {size} take longer to send than to make; try fewer workers"
+    return f"{text}: items of {size} take longer to send than to compute; try fewer workers"
 
 
 def processors() -> int:

@@ -16,8 +16,8 @@ from lazyckpt.pictures.html import caption, framed, remark
 from lazyckpt.pictures.tables import Table
 from lazyckpt.timers.timings import Span
 
-_WIDTH = 44  # most characters of a stage
-_NAMES = ("stage", "time", "share", "waiting", "items", "an item", "bytes")
+_WIDTH = 44  # characters of a stage
+_NAMES = ("stage", "time", "share", "waiting", "items", "per item", "bytes")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Profile:
 
     def _summary(self) -> str:
         text = f"{self.items:,} items in {said_time(self.seconds)}, {said_rate(self.rate)}"
-        return f"{text}, by {self.executor}; the first after {said_time(self.first)}"
+        return f"{text}, by {self.executor}; first item after {said_time(self.first)}"
 
     def _table(self) -> Table:
         total = sum(stage.seconds for stage in self.stages) or 1.0
@@ -138,8 +138,8 @@ class Profile:
             for each in self.workers:
                 busy, waits = each.seconds / (self.seconds or 1), each.seconds - each.working
                 yield (
-                    f"{each.name}: {min(1.0, busy):.0%} of the time at work, "
-                    f"{said_time(each.seconds)}, of which it waited {said_time(max(0.0, waits))}"
+                    f"{each.name}: busy {min(1.0, busy):.0%} of the time, "
+                    f"{said_time(each.seconds)} including {said_time(max(0.0, waits))} of waiting"
                 )
 
     def _warning_lines(self) -> Iterator[str]:
@@ -233,8 +233,8 @@ def said_time(seconds: float) -> str:
 
 
 def said_rate(rate: float) -> str:
-    """Such as `1,042 a second`."""
-    return f"{rate:,.0f} a second" if rate >= 100 else f"{rate:.3g} a second"
+    """Format a rate, such as `1,042 per second`."""
+    return f"{rate:,.0f} per second" if rate >= 100 else f"{rate:.3g} per second"
 
 
 def said_size(size: float) -> str:

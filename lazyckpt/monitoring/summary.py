@@ -85,9 +85,9 @@ def _warnings(stages: list[StageProfile], timings: list[Timings]) -> Iterator[st
     drawing = {key[0] for found in timings for key, each in found.stages.items() if each.draws}
     for number in sorted(drawing):
         yield (
-            f"{cut_name(stages[number].name)} draws from a global generator of random numbers, "
-            "which no state contains: a resume yields different values; use random_map, whose "
-            "numbers depend on the item alone"
+            f"{cut_name(stages[number].name)} draws from a global random generator, which no "
+            "state contains: a resume yields different values; use random_map, whose random "
+            "numbers depend only on the item"
         )
 
 

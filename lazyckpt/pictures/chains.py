@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import plural
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.ranks import is_rank_free
+from lazyckpt.core.ranks import is_rank_invariant
 from lazyckpt.core.show import show
 from lazyckpt.pictures.figure import DEPTH, ROOM, Mark, Node, branches, legible, row
 
@@ -18,7 +18,9 @@ Told = Callable[[str], str]  # of a stage's number, such as `1[0].2`, what is to
 
 ACCESS = Mark("[i]", "random access", "random access: item i is made without those before it")
 OWNS = Mark("◆", "own state", "own state: the stage keeps a part of the position itself")
-RANK_FREE = Mark("≡", "rank-free", "rank-free: states that all ranks share stay equal behind it")
+RANK_INVARIANT = Mark(
+    "≡", "rank-invariant", "rank-invariant: all ranks still have the same state after this stage"
+)
 ENDLESS = Mark("∞", "endless", "endless: it gives items for ever")
 
 WEIGHTS = "weights"
@@ -151,22 +153,22 @@ def _marks(parts: list[_Part]) -> tuple[Mark, ...]:
         found.append(ACCESS)
     if any(machine.owns for _, machine in parts):
         found.append(OWNS)
-    if _all_rank_free(parts) and _are_rank_free(first.chains):
-        found.append(RANK_FREE)
+    if _all_rank_invariant(parts) and _are_rank_invariant(first.chains):
+        found.append(RANK_INVARIANT)
     return tuple(found)
 
 
-def _all_rank_free(parts: Iterable[_Part]) -> bool:
-    return all(is_rank_free(call.combinator, machine) for call, machine in parts)
+def _all_rank_invariant(parts: Iterable[_Part]) -> bool:
+    return all(is_rank_invariant(call.combinator, machine) for call, machine in parts)
 
 
-def _are_rank_free(chains: Iterable[Chain]) -> bool:
+def _are_rank_invariant(chains: Iterable[Chain]) -> bool:
     todo, seen = [*chains], set[int]()
     while todo:
         each = todo.pop()
         if id(each) not in seen:
             seen.add(id(each))
-            if not _all_rank_free(_parts(each)):
+            if not _all_rank_invariant(_parts(each)):
                 return False
             todo += each.calls[0].chains
     return True

@@ -59,14 +59,14 @@ def tree(shown: Pictured, *, width: int | None = None) -> str:
         own state
         + 1
         | source(['a b', 'c'])
-        |   2 items, random access, own state, rank-free
+        |   2 items, random access, own state, rank-invariant
         | flat_map(str.split)
         |   own state
         + 2
         | count()
-        |   endless, random access, own state, rank-free
+        |   endless, random access, own state, rank-invariant
         | map(str)
-        |   endless, random access, rank-free
+        |   endless, random access, rank-invariant
     """
     if not isinstance(shown, Pictured):
         raise ArgumentError(

@@ -29,8 +29,7 @@ from lazyckpt.state.reshard import reshard
 from lazyckpt.state.state import State
 from lazyckpt.testing.claims import itemwise, local, positions, rates, rereading, sharing
 from lazyckpt.testing.models import model
-from lazyckpt.testing.traces import Trace, raises, same
-from lazyckpt.testing.traces import lanes as all_lanes
+from lazyckpt.testing.traces import Trace, modes, raises, same
 
 Law = Callable[[Pipeline[Any], int], None]
 
@@ -283,7 +282,7 @@ def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
 
 LAWS: dict[str, Law] = {
     "meaning": meaning,
-    "lanes": all_lanes,
+    "modes": modes,
     "resume": resume,
     "codec": codec,
     "purity": purity,

@@ -1,4 +1,4 @@
-"""What a machine gives step by step, and that every lane gives the same."""
+"""What a machine gives step by step, and that every mode yields the same."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def equal(a: Any, b: Any) -> bool:
 
 
 class Trace:
-    """What `step` gives from an epoch's beginning: the meaning that lanes are held against."""
+    """What `step` gives from an epoch's beginning: the meaning that modes are held against."""
 
     def __init__(self, machine: Machine[Any], epoch: int, limit: int) -> None:
         self.machine = machine
@@ -72,7 +72,7 @@ class Trace:
         return sorted({*range(0, last, max(1, last // 20)), max(0, last - 1), last})
 
 
-def lanes(pipeline: Pipeline[Any], limit: int) -> None:
+def modes(pipeline: Pipeline[Any], limit: int) -> None:
     """`flow`, `skip`, `item`, `length`, the view and random access agree with `step`."""
     machine = pipeline.machine
     for epoch in (0, 1):

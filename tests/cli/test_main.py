@@ -1,4 +1,4 @@
-"""The command line: what it prints, and its exit status."""
+"""The command line: its output and its exit status."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_profile_names_stages_and_writes_a_trace(folder: Path) -> None:
         ("explain training_of_cli:ending", "SystemExit: enough"),
         ("explain nowhere_of_cli:pipeline", "no module"),
         ("explain broken_cli:pipeline", "SyntaxError"),
-        ("seen training_of_cli:made other.json", "the state belongs to another pipeline"),
+        ("seen training_of_cli:made other.json", "the state belongs to a different pipeline"),
     ],
 )
 def test_what_won_t_do_is_told_in_one_line(folder: Path, arguments: str, text: str) -> None:

@@ -67,7 +67,7 @@ def test_rows_are_written(saved: Path, capsys: pytest.CaptureFixture[str]) -> No
         ("no_such_module:pipeline", "8.json", "no_such_module:pipeline: no module"),
         ("training_of_seen:pipelin", "8.json", "training_of_seen has no 'pipelin'"),
         ("training_of_seen:number", "8.json", "expected a pipeline or .*, got 3"),
-        ("training_of_seen:made", "8.json", "belongs to another pipeline"),
+        ("training_of_seen:made", "8.json", "belongs to a different pipeline"),
         ("training_of_seen:pipeline", "9.json", "No such file"),
         ("training_of_seen:pipeline", "training_of_seen.py", "not a state"),
     ],

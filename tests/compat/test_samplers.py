@@ -16,7 +16,7 @@ from lazyckpt.compat.samplers import sampler
 
 
 class Seeded:
-    """Another order in each epoch, as of torch's DistributedSampler."""
+    """A different order in each epoch, like torch's DistributedSampler."""
 
     def __init__(self, size: int) -> None:
         self.size, self.epoch = size, 0
@@ -32,7 +32,7 @@ class Seeded:
 
 
 class Unknown:
-    """It has no len, and gives batches."""
+    """A batch sampler without a len."""
 
     def __iter__(self) -> Iterator[list[int]]:
         return iter([[2, 0], [1]])

@@ -1,6 +1,6 @@
-"""Files that can't be read, or of which some records can't, and what their errors say.
+"""Files that can't be read, or with records that can't, and their errors.
 
-What a reader is given for them comes last.
+The arguments of a reader come last.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ OTHERWISE = [
     if kind != own
 ]
 
-# Of files that can't be opened with what is given: ArgumentError.
+# Files that can't be opened with these arguments: ArgumentError.
 UNFIT: dict[str, list[tuple[Any, ...]]] = {
     "text": [
         *COMPRESSED,
@@ -294,7 +294,7 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
     ],
 }  # fmt: skip
 
-# Rows of files, None where an error names the record.
+# Rows of files, None if an error names the record.
 BAD: dict[str, list[tuple[Any, ...]]] = {
     "text": [
         (

@@ -1,4 +1,4 @@
-"""Files of one column in several types: what has the values of all, and what has not."""
+"""Files with one column in several types: types that can hold the values of all, and others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.io.tables import FORMS
 
 @pytest.fixture(params=FORMS)
 def read(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """What writes columns to a file each, and reads them."""
+    """A writer of one file per list of columns, and their reader."""
     form = request.param
     return lambda *found, **given: tables.read(tables.files_of(*found, form=form), **given)
 

@@ -1,4 +1,4 @@
-"""`convert`: what is written is read again, and a conversion outlives kills."""
+"""`convert`: files are read back unchanged, and a conversion survives kills."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read(form: str, files: lz.io.Files) -> Any:
 
 
 def expected(form: str, rows: list[Any]) -> list[Any]:
-    """What is read of rows that were written."""
+    """The values read back of rows that were written."""
     if form == "tokens":
         return [np.array(row, np.uint16) for row in rows]
     if form == "tar":
@@ -125,7 +125,7 @@ def test_a_conversion_that_is_killed_ends_as_if_it_had_not_been(form: str) -> No
             assert content(place) == content(undisturbed), (when, number)
             assert equal(read(form, files)[:], expected(form, rows))
             number, place = number + 1, folder()
-        assert number > 4  # what it begins with, two files, and the listing
+        assert number > 4  # its first file, two files, and the listing
         assert content(place) == content(undisturbed)
 
 

@@ -178,7 +178,7 @@ def test_links_that_lead_back_end(place: Path) -> None:
 
 
 def _lists(pattern: str) -> bool:
-    """Whether somebody without rights may list."""
+    """Whether a user without permissions may list."""
     if os.getuid() == 0:
         os.setuid(65534)
     try:
@@ -241,7 +241,7 @@ def test_what_can_not_be_listed_is_named(place: Path) -> None:
 
 
 def test_links_to_one_file_are_files_of_their_own() -> None:
-    """As in the cache of Hugging Face's hub, where two files of one content are one blob."""
+    """As in the cache of Hugging Face's hub, in which two files with equal content are one blob."""
     place = folder()
     for name in ("blobs", "snapshots/1"):
         Path(place, name).mkdir(parents=True)

@@ -303,7 +303,7 @@ UNFIT: list[tuple[Any, list[Any]]] = [  # types, and values that they don't have
 
 @pytest.mark.parametrize(("kind", "values"), UNFIT, ids=lambda value: str(value)[:20])
 def test_a_value_that_a_type_does_not_have_is_named(kind: Any, values: list[Any]) -> None:
-    """Also where missing ones are beside it, which are no array."""
+    """Also with missing values next to it, which aren't arrays."""
     for value in values:
         for rows in ([{"a": value}], [{"a": None}, {"a": value}]):
             message = f"row {len(rows) - 1} can't be written: its 'a' is .*in the schema it is"

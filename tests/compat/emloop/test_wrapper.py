@@ -1,4 +1,4 @@
-"""`StreamWrapper`, item by item of what it promises; beside emloop itself in tests/world."""
+"""`StreamWrapper`, promise by promise; tests/world compares it with emloop itself."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_gl7_it_is_the_default_in_workers_too(workers: dict[str, Any]) -> None:
 
 
 class Watched:
-    """A data set that tells of each read, and waits for leave to go on where there is a gate."""
+    """A dataset that reports each read, and waits for a gate if there is one."""
 
     def __init__(self, size: int, gate: threading.Event | None = None) -> None:
         self.size, self.gate = size, gate

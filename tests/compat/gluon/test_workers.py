@@ -1,4 +1,4 @@
-"""`ShardedDataLoader` with workers: order, errors, ends, and what the original loses."""
+"""`ShardedDataLoader` with workers: order, errors, ends, and items that the original loses."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_gl13_after_an_error_the_same_batch_is_tried_again(
         assert list(insistent(iter(made), errors)) == cut(list(range(12)), 2)
     expected = lz.PipelineError if isinstance(error, StopIteration) else type(error)
     assert {type(each) for each in errors} == {expected}
-    assert 1 <= len(errors) <= 3  # one that is behind another may be met before it, by a worker
+    assert 1 <= len(errors) <= 3  # a worker may meet a later error before an earlier one
 
 
 @pytest.mark.parametrize("workers", WORKERS)

@@ -27,7 +27,7 @@ def test_sq13_arange_has_the_bounds_of_range(start: int, stop: int, step: int) -
     for library in LIBRARIES:
         assert list(library.arange(start, stop, step)) == list(expected)
     assert list(ours.arange(stop)) == list(range(stop))
-    with pytest.raises(IndexError):  # theirs goes on counting
+    with pytest.raises(IndexError):  # SeqTools keeps counting
         mine[len(expected)]
     with pytest.raises(IndexError):
         mine[-len(expected) - 1]

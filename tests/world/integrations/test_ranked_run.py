@@ -1,4 +1,4 @@
-"""Ranks that end together: as many steps on all, nothing lost, from every cut."""
+"""Ranks that end together: equally many steps on all, nothing lost, from every stopping point."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def epoch_of(pipeline: lz.Pipeline[Any], epoch: int) -> list[Any]:
 
 
 def ended_together(every: list[lz.Pipeline[Any]], loops: int) -> list[list[list[Any]]]:
-    """What each rank has in each loop, told from lists: the least that is left of the epoch."""
+    """The items of each rank in each loop, from lists: the shortest rest of the epoch."""
     epochs, left = [0] * len(every), [epoch_of(each, 0) for each in every]
     found: list[list[list[Any]]] = [[] for _ in every]
     for loop in range(loops):

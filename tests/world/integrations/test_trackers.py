@@ -1,4 +1,4 @@
-"""States through the real trackers, on disk: what comes back is equal, and resumes."""
+"""States through the real trackers, on disk: loaded states are equal, and resume."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Place:
     """A run of a tracker that is under way."""
 
     run: Any
-    again: str  # code that gives it to another process
+    again: str  # code that opens it in a different process
     end: Callable[[], Any]
 
 
@@ -70,7 +70,7 @@ def wandb_place(folder: Path) -> Place:
 
     def end() -> None:
         run.finish()
-        wandb.teardown()  # the process that it has beside this one
+        wandb.teardown()  # its background process
 
     return Place(run, repr(str(Path(run.dir).parent)), end)
 
@@ -152,7 +152,7 @@ STEPS = count(1)
 
 
 def own_values() -> st.SearchStrategy[Any]:
-    """What a state of the user's own may be made of."""
+    """Values that a state of the user's own may contain."""
     numbers = st.integers(-(2**200), 2**200) | st.floats(allow_nan=False) | st.just(2.0)
     leaves = numbers | st.booleans() | st.none() | st.text(max_size=9)
     return st.recursive(
@@ -206,7 +206,7 @@ def test_ten_stages_resume_in_another_process(place: Place) -> None:
     assert load_state(place.run, first) == kept[first]
 
 
-@pytest.mark.parametrize("name", ["trackio", "aim", "tensorboard"])  # which write behind
+@pytest.mark.parametrize("name", ["trackio", "aim", "tensorboard"])  # they write in the background
 def test_a_state_outlives_its_process(name: str, offline: None, tmp_path: Path) -> None:
     if name == "aim":
         aim()
@@ -406,7 +406,7 @@ def test_what_is_no_step_and_no_state(tmp_path: Path) -> None:
             load_state(writer)
 
 
-# --- what is not installed ---
+# --- trackers that aren't installed ---
 
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ def test_a_folder_of_runs_is_no_package(tmp_path: Path) -> None:
     (tmp_path / "wandb").mkdir()
     spec = PathFinder.find_spec("wandb", [str(tmp_path)])
     assert spec is not None
-    folder = module_from_spec(spec)  # as `import wandb` gives it where W&B is not installed
+    folder = module_from_spec(spec)  # the result of `import wandb` if W&B isn't installed
     with pytest.raises(
         lz.ArgumentError, match=r'a folder of that .*; pip install "lazyckpt\[wandb\]"'
     ):

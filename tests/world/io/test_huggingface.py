@@ -201,7 +201,7 @@ def test_streams_are_resumed_exactly(name: str) -> None:
         assert equal(list(lz.run(anew, again, strict=False)), expected[number:]), number
         state, item = lz.step(pipeline, state)
         assert equal(item, expected[number])
-        again, item = lz.step(anew, last)  # always resumed anew
+        again, item = lz.step(anew, last)  # resumed from each state
         assert equal(item, expected[number])
         last = lz.State.from_json(again.to_json())
     with pytest.raises(lz.errors.Exhausted):
@@ -209,7 +209,7 @@ def test_streams_are_resumed_exactly(name: str) -> None:
 
 
 def test_streams_keep_all_laws() -> None:
-    # one whose states say nothing of how it came there, as those of Arrow tables do
+    # its states don't say how it got there, like the states of Arrow tables
     pipeline = lz.io.stream_dataset(STREAMS["generator"]()) | lz.repeat(2) | lz.batch(2)
     testing.check_pipeline(pipeline, limit=6)
 

@@ -302,7 +302,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
 
 
 class _Busy(_Quiet):
-    """Fails so many requests, then gives what a folder has."""
+    """Fails so many requests, and then serves a folder."""
 
     times = 0
 
@@ -350,5 +350,5 @@ def test_a_state_resumes_on_an_uploaded_copy(client: Any) -> None:
     assert list(lz.run(one, lz.state_at(other, 2))) == [3]
     client.put_object(Bucket=BUCKET, Key="web/001.jsonl", Body=b"4\n")
     edited = lz.io.read_jsonl(f"s3://{BUCKET}/web/*.jsonl", index_dir=folder())
-    with pytest.raises(lz.StateMismatch, match=r"s3://.*/web/001\.jsonl isn't the file that"):
+    with pytest.raises(lz.StateMismatch, match=r"s3://.*/web/001\.jsonl isn't the file recorded"):
         lz.run(lz.source(edited), lz.state_at(one, 1))
