@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-FACTS = ("State", "Resume", "Random access", "Rank-free")
+FACTS = ("State", "Resume", "Random access", "Rank-invariant")
 
 _SECTION = re.compile(r"^([A-Z][\w -]*):\n((?:\n|    .*\n)+)", re.MULTILINE)
 

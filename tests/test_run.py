@@ -378,6 +378,6 @@ def test_a_run_that_was_closed_at_its_end_begins_again_from_a_state() -> None:
 def test_a_run_is_no_value(copied: Any) -> None:
     run = lz.run(lz.source(range(3)))
     next(run)
-    with pytest.raises(TypeError, match="take its state"):
+    with pytest.raises(TypeError, match="use its state"):
         copied(run)
     assert next(run) == 1

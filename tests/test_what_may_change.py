@@ -189,7 +189,7 @@ def test_it_just_works(row: Row, names: dict[str, Any]) -> None:
 def test_it_works_with_rebase(row: Row, names: dict[str, Any]) -> None:
     old, new = built(row, names)
     state = lz.state_at(old, MIDDLE).to_json()
-    with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) carries it over"):
+    with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) to carry it over"):
         lz.run(new, state)
     found = rest(new, lz.rebase(state, new))
     assert texts(found) == texts(changed(old, new, MIDDLE)) != []
@@ -231,7 +231,7 @@ def test_a_state_cannot_detect_it(row: Row, names: dict[str, Any]) -> None:
         changed(old, new, MIDDLE)
 
 
-@of("Nobody can detect it")
+@of("It can't be detected")
 def test_nobody_can_detect_it(row: Row, names: dict[str, Any]) -> None:
     old, new = built(row, names)
     found = rest(new, lz.state_at(old, MIDDLE).to_json())

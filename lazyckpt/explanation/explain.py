@@ -45,7 +45,7 @@ class ExplainedStage:
             stage 1.
         name: Name of its combinator.
         text: Source code of the stage.
-        lanes: Modes in which it can run, in addition to step by step: "flow" (iterators in C),
+        modes: Modes in which it can run, in addition to step by step: "flow" (iterators in C),
             "seek" (start at any item), "vectorized" (many items per call).
         where: Workers that run it, and the number of items that they prefetch.
         state_bytes: Size of its entry in the JSON of the initial state.
@@ -56,7 +56,7 @@ class ExplainedStage:
     stage: str
     name: str
     text: str
-    lanes: tuple[str, ...]
+    modes: tuple[str, ...]
     where: str
     state_bytes: int
     ranks: str = ""
@@ -146,7 +146,7 @@ def explain(
     >>> import lazyckpt as lz
     >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)
     >>> found = lz.explain(words | lz.batch(2) | lz.shuffle(8, seed=0))
-    >>> found.stages[1].lanes
+    >>> found.stages[1].modes
     ('flow',)
     >>> print(*found.warnings)
     shuffle(buffer_size=8, seed=0) shuffles batches, not items: batch(2) is before it; \
@@ -228,7 +228,7 @@ def _stages(
             f"{label}{number}",
             call.name,
             f"{call.name}(...)" if call.chains else repr(call),
-            _lanes(machine),
+            _modes(machine),
             where,
             len(encode_stage(*own)),
         )
@@ -243,14 +243,14 @@ def _stages(
             yield from _stages(inner, there, prefix, entry.pipelines[n], place.children[n])
 
 
-def _lanes(machine: Machine[Any]) -> tuple[str, ...]:
+def _modes(machine: Machine[Any]) -> tuple[str, ...]:
     is_flowing = not getattr(machine.flow, "__qualname__", "").startswith(stepping.__name__)
     found = {
         "flow": is_flowing,
         "seek": machine.skip is not None,
         "vectorized": machine.view is not None,
     }
-    return tuple(lane for lane, has_it in found.items() if has_it)
+    return tuple(mode for mode, has_it in found.items() if has_it)
 
 
 def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
@@ -279,7 +279,7 @@ def _cells(stage: ExplainedStage) -> tuple[str, ...]:
     size = f"{stage.state_bytes} B" if stage.state_bytes else ""
     name = f"{stage.stage} {stage.name}"
     more = (stage.ranks,) if stage.ranks else ()
-    return name, " ".join(stage.lanes) or "step", size, *more
+    return name, " ".join(stage.modes) or "step", size, *more
 
 
 def _names(stages: Sequence[ExplainedStage]) -> tuple[str, ...]:

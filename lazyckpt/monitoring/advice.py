@@ -1,4 +1,4 @@
-"""Which stage of a profile is slow, and what to do about it."""
+"""The bottleneck of a profile, and advice about it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from lazyckpt.monitoring.report import Profile, cut_name, said_size, said_time
 
 CONSUMER = "the consumer"
 
-_QUICK = 20e-6  # seconds an item, which workers wouldn't save
-_BRIEF = 20e-3  # seconds in all, of which a busy machine may have been anything
-_MOST = 2 / 3  # of the time, from where on it is mostly that
-_BUSY = 0.8  # of the time that workers are at work, from where on more of them help
-_THREADS = 8  # to begin with, where they wait
+_QUICK = 20e-6  # seconds per item below which workers don't pay off
+_BRIEF = 20e-3  # total seconds below which noise dominates on a busy machine
+_MOST = 2 / 3  # share of the time from which on it counts as most
+_BUSY = 0.8  # share of the time in which workers are busy, from which on more of them help
+_THREADS = 8  # suggested number of threads if stages wait
 
 
 def bottleneck(
     found: Profile, calls: Sequence[Call], chain: Chain, executor: Executor | None
 ) -> str:
-    """A sentence: which stage is slow, and what to do about it.
+    """Return a sentence that names the slow stage and what to do about it.
 
     Args:
-        found: The profile, which has none yet.
+        found: The profile, whose bottleneck is still empty.
         calls: Its stages, in their order.
         chain: The pipeline.
-        executor: Who made the items.
+        executor: The executor of the run.
     """
     total = sum(stage.seconds for stage in found.stages)
     if not found.items:
@@ -89,7 +89,7 @@ def _with_workers(
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

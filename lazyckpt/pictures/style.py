@@ -17,8 +17,8 @@ _WIDE = """
 .lzp-bar>div{height:100%;border-radius:3px;background:var(--accent)}
 .lzp-flow{display:flex;flex-wrap:wrap;align-items:center;gap:10px 0;min-width:0;max-width:100%}
 .lzp-step{display:flex;align-items:center;min-width:0;max-width:100%}
-.lzp-step+.lzp-step::before,.lzp-join+*::before{content:"";flex:none}
-.lzp-step+.lzp-step::before{width:26px;height:9px;margin:0 3px;background:
+.lzp-step:not(:last-child)::after{content:"";flex:none;width:26px;height:9px;margin:0 3px;
+ background:
  linear-gradient(var(--line),var(--line)) 0 50%/18px 1.5px no-repeat,
  conic-gradient(from 245deg at 100% 50%,var(--line) 50deg,#0000 0) 100% 50%/9px 9px no-repeat}
 .lzp-card{min-width:max(76px,calc(var(--words)*1ch + 27px));max-width:270px;
@@ -65,7 +65,7 @@ _WIDE = """
 _NARROW = """
 .lzp-flow{flex-direction:column;align-items:stretch;gap:0}
 .lzp-step{flex-direction:column;align-items:stretch}
-.lzp-step+.lzp-step::before,.lzp-join::after{width:9px;height:22px;margin:1px 0 1px 22px;
+.lzp-step:not(:last-child)::after,.lzp-join::after{width:9px;height:22px;margin:1px 0 1px 22px;
  background:linear-gradient(var(--line),var(--line)) 50% 0/1.5px 14px no-repeat,
  conic-gradient(from 335deg at 50% 100%,var(--line) 50deg,#0000 0) 50% 100%/9px 9px no-repeat}
 .lzp-card{min-width:0;max-width:none}

@@ -40,7 +40,7 @@ FIGURES = {
     "10%": ("resume at 10 %", "ms", 1e3),
     "50%": ("resume at 50 %", "ms", 1e3),
     "90%": ("resume at 90 %", "ms", 1e3),
-    "inexact": ("resumes not exact", "of3", 1.0),
+    "inexact": ("resumes not exact", "of 3", 1.0),
     "index": ("index, a MB", "ms", 1e3),
     "kept": ("index, a row", "B", 1.0),
     "peak": ("memory at its peak", "MB", 1e-6),

@@ -178,5 +178,5 @@ def test_a_digest_stands_for_all_before_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", [1.5, None, (1, 2), [1]])
 def test_a_key_that_has_no_one_form(key: Any, tmp_path: Path) -> None:
     stage: Any = lz.dedupe_bloom(lambda item: key, tmp_path, capacity=9, false_positive_rate=0.1)
-    with pytest.raises(TypeError, match="dedupe_bloom: key must give a str, bytes or an int"):
+    with pytest.raises(TypeError, match="dedupe_bloom: key must return a str, bytes or an int"):
         list(lz.source([1]) | stage)

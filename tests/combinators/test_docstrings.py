@@ -48,7 +48,7 @@ def facts(docstring: Docstring, built: dict[str, Machine[Any]]) -> Iterator[str]
     """Yield each wrong claim about state and random access."""
     says_none = docstring.sections["State"].startswith("None")
     access = sentence(docstring.sections["Random access"]).split()[0].rstrip(";,")
-    if access not in ("Yes", "Kept", "No", "Where", "With"):
+    if access not in ("Yes", "Kept", "No", "If", "With"):
         yield f"Random access: begins with {access}"
     for over, machine in built.items():
         if says_none == machine.owns:
@@ -56,7 +56,7 @@ def facts(docstring: Docstring, built: dict[str, Machine[Any]]) -> Iterator[str]
         expected = {
             "Yes": True,
             "Kept": over == "a list",
-            "Where": over == "a list",
+            "If": over == "a list",
         }.get(access, False)
         if expected != (machine.skip is not None):
             yield f"Random access: is not so over {over}"
@@ -103,7 +103,7 @@ Resume:
 Random access:
     Kept.
 
-Rank-free:
+Rank-invariant:
     Yes.
 
 >>> 1
@@ -127,7 +127,7 @@ def written(text: str) -> Callable[[int], None]:
         ("    n: An int.", "    n: An int.\n    k: An int.", "Args:"),
         ("Args:\n    n: An int.\n\n", "", "Args:"),
         ("Resume:", "Resumes:", "no section Resume"),
-        ("Rank-free:\n    Yes.\n", "", "no section Rank-free"),
+        ("Rank-invariant:\n    Yes.\n", "", "no section Rank-invariant"),
         ("State:", "Memory:", "the sections are"),
         (">>> 1", "1", "no doctest"),
     ],

@@ -49,7 +49,7 @@ def test_a_cache_keeps_nothing_of_an_error_and_none_as_an_item() -> None:
 
 def test_a_cache_needs_random_access_and_pickles_empty() -> None:
     wants(
-        "lru_cache: what comes before it has no random access",
+        "lru_cache: the pipeline before it has no random access",
         lambda: Stream([1]) | lz.lru_cache(2),
     )
     wants("lru_cache: size must be an int >= 1", lambda: [1] | lz.lru_cache(0))

@@ -69,9 +69,9 @@ def test_each_epoch_asks_the_sampler_again() -> None:
 def test_another_order_is_refused() -> None:
     run = lz.run(sampler([2, 0, 1]))
     next(run)
-    with pytest.raises(lz.SourceChanged, match="another index"):
+    with pytest.raises(lz.SourceChanged, match="a different index"):
         next(lz.run(sampler([1, 0, 2]), run.state))
-    with pytest.raises(lz.SourceChanged, match="2 items, where its len"):
+    with pytest.raises(lz.SourceChanged, match="2 items, but its len"):
         list(sampler(Short(3), window=1))
 
 

@@ -143,7 +143,7 @@ def notes(error: BaseException) -> str:
 
 def replayed(pipeline: Any, error: BaseException) -> Any:
     """The item that the error's note tells how to make again."""
-    _, _, text = notes(error).partition("lz.replay(pipeline, state) makes it again; state = '")
+    _, _, text = notes(error).partition("lz.replay(pipeline, state) recomputes it; state = '")
     return lz.replay(pipeline, json.loads(text.partition("'")[0]))
 
 
@@ -357,8 +357,8 @@ class Told(NamedTuple):
 
 ERRORS: dict[Callable[[Path], Any], Told] = {
     apologise: Told(Sorry, "at the item"),
-    stop_iteration: Told(lz.PipelineError, "which does not end", INLINE | QUICK),
-    Raised(GeneratorExit): Told(lz.PipelineError, "which does not end", INLINE | QUICK),
+    stop_iteration: Told(lz.PipelineError, "which doesn't end", INLINE | QUICK),
+    Raised(GeneratorExit): Told(lz.PipelineError, "which doesn't end", INLINE | QUICK),
     Raised(SystemExit, 3): Told(SystemExit, "3", INLINE | QUICK, ""),
     Raised(KeyboardInterrupt): Told(KeyboardInterrupt, None, INLINE | QUICK, ""),
     much_memory: Told(MemoryError, None, LITTLE),

@@ -126,9 +126,9 @@ def no_six(item: Any) -> Any:
 
 
 def again(error: BaseException) -> Callable[[lz.Pipeline[Any]], Any]:
-    """The state in a note reproduces the item."""
-    (note,) = [each for each in error.__notes__ if "makes it again" in each]
-    call, _, state = note.removeprefix("lazyckpt: ").partition(" makes it again; state = ")
+    """What a note says makes the item again."""
+    (note,) = [each for each in error.__notes__ if "recomputes it" in each]
+    call, _, state = note.removeprefix("lazyckpt: ").partition(" recomputes it; state = ")
     return lambda pipeline: eval(call, {"lz": lz, "pipeline": pipeline, "state": eval(state)})
 
 

@@ -160,7 +160,7 @@ def test_numbers_of_rows_are_ints() -> None:
     rows = lz.io.read_text(written([b"a\nb\n"], ".txt"))
     assert rows.__getitems__(np.array([1, 0], np.uint8)) == ["b", "a"]
     for wrong in ([1.5], ["a"]):
-        with pytest.raises(TypeError, match="read_text: rows have ints as numbers"):
+        with pytest.raises(TypeError, match="read_text: row numbers must be ints"):
             rows.__getitems__(wrong)  # type: ignore[arg-type]
     assert repr(rows.row_index).startswith("<Index of 1 files, 2 rows, in /")
 

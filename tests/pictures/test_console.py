@@ -36,8 +36,8 @@ def test_rich_shows_states_runs_and_differences() -> None:
     assert "Run  1 item  epoch 0" in printed(run, 80)
     assert "10%" in printed(run, 80)
     assert "[red]web[/red]" in printed(run, 80)
-    assert "0, 0 → 0, 4" in printed(lz.diff(before, run.state), 80)
-    assert "0, 4" in printed(run.state, 80)
+    assert "item 0 → 4" in printed(lz.diff(before, run.state), 80)
+    assert "epoch 0 · item 4" in printed(run.state, 80)
     assert "0.7" in printed(mixture(), 80)
 
 

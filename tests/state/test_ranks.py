@@ -170,7 +170,7 @@ def test_who_leaves_out_items_is_a_rank_of_its_own(executor: Any) -> None:
     with pytest.raises(StateMismatch, match="rank 1 of 2 alone"):
         lz.run(parsed(0), state)
     for known in ([state], [lz.run(parsed(0), on_error="skip").state]):
-        with pytest.raises(StateMismatch, match="wants the states of 2 ranks, got 1"):
+        with pytest.raises(StateMismatch, match="needs the states of 2 ranks, got 1"):
             lz.reshard(known, parsed(1))
     later = lz.run(parsed(1), state)
     assert list(later) == [6, 8]

@@ -71,7 +71,7 @@ def test_what_is_carried_over_runs_and_all_else_is_refused(
     run = lz.run(old)
     list(islice(run, cut))
     if run.state.stages != new.entries:
-        with pytest.raises(lz.StateMismatch, match=r"the state belongs to another pipeline:\n +\w"):
+        with pytest.raises(lz.StateMismatch, match=r"state belongs to a different pipeline:\n +\w"):
             lz.run(new, run.state)
     try:
         state = lz.rebase(run.state, new)
@@ -110,7 +110,7 @@ def test_a_layer_that_comes_or_goes_before_what_keeps_places(
     for old, new in ((plain, layered), (layered, plain)):
         for cut in range(4):
             state = lz.state_at(old, min(cut, len(list(old))))
-            with pytest.raises(lz.StateMismatch, match=r"to another pipeline:\n +source.*\n -> "):
+            with pytest.raises(lz.StateMismatch, match=r"a different pipeline:\n +source.*\n -> "):
                 lz.run(new, state)
             try:
                 carried = lz.rebase(state, new)
@@ -125,7 +125,7 @@ def test_why_a_layer_may_not_come_or_go() -> None:
     several = lz.interleave_map(lambda x: [x, x], cycle_length=2)
     layer = lz.random_map(functions.noisy, seed=1)
     for old, new in ((DATA | layer, DATA), (DATA, DATA | layer)):
-        with pytest.raises(lz.StateMismatch, match=r"random_map.*keeps several places"):
+        with pytest.raises(lz.StateMismatch, match=r"random_map.*keeps several positions"):
             lz.rebase(lz.state_at(old | several, 3), new | several)
         tail = lz.block_shuffle(4, seed=1) | lz.skip(1)
         state = lz.rebase(lz.state_at(old | tail, 3), new | tail)
@@ -195,7 +195,7 @@ def _item(given: Any) -> Any:
 def test_fewer_epochs_than_a_window_has_read(data: Any, window: Any) -> None:
     one, two, many = (data | lz.repeat(n) | window for n in (1, 2, None))
     for new in (one, two):
-        with pytest.raises(lz.StateMismatch, match=r"stands? beyond the end"):
+        with pytest.raises(lz.StateMismatch, match=r"(is|may be) beyond the end"):
             lz.rebase(lz.state_at(many, 20), new)
     for old in (one, two, many):
         for new in (one, two, many):
@@ -233,7 +233,9 @@ def test_a_first_state_is_told_from_every_other(one: Any, other: Any, stage: str
     if repr(one) == repr(other):
         assert a.entries == b.entries
         return
-    with pytest.raises(lz.StateMismatch, match=r"another pipeline:\n    stage \d.* -> .*\nstrict"):
+    with pytest.raises(
+        lz.StateMismatch, match=r"different pipeline:\n    stage \d.* -> .*\nstrict"
+    ):
         lz.run(b, state)
     assert size(a.entries) < 999
 
@@ -316,13 +318,13 @@ def test_a_place_that_no_run_has_from_the_beginning_has_no_number(old: Any, new:
     before, after = (lz.source(range(40)) | stage for stage in (old, new))
     found = lz.rebase(lz.state_at(before, 5), after)
     assert found.rebased == (5, None)
-    with pytest.raises(lz.StateMismatch, match="only reading tells"):
+    with pytest.raises(lz.StateMismatch, match="without reading the data"):
         lz.rebase(found, after | lz.exclude([(7, 9)]))
 
 
 def test_a_rank_whose_place_is_its_own_gives_it_to_no_other() -> None:
     dealt = lz.source(range(40)) | lz.shard(num_shards=2, index=0) | lz.filter(bool)
-    with pytest.raises(lz.StateMismatch, match="filter behind it had ranks at places"):
+    with pytest.raises(lz.StateMismatch, match="filter after it had ranks at"):
         lz.rebase(lz.state_at(dealt, 3), lz.source(range(40)) | lz.shard(num_shards=3, index=0))
 
 

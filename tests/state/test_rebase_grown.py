@@ -146,7 +146,7 @@ def test_an_epoch_in_order_goes_on_to_the_new_end(kind: str) -> None:
         old, new = KINDS[kind](4) | stage, KINDS[kind](7) | stage
         for cut in range(3):
             state = lz.state_at(old, cut)
-            with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) carries"):
+            with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) to carry"):
                 lz.run(new, state)
             assert list(lz.run(new, lz.rebase(state, new))) == list(new)[cut:]
 
@@ -162,7 +162,7 @@ def test_a_shuffled_epoch_ends_before_the_data_grow(kind: str) -> None:
     assert [*before, *islice(lz.run(new, state), 7)] == [*islice(old, 8), *islice(new, 14, 21)]
     assert (state.items, state.epoch) == (8, 1)
     next(run)
-    with pytest.raises(lz.StateMismatch, match=r"length=4.*length=7.*go on with what was there"):
+    with pytest.raises(lz.StateMismatch, match=r"length=4.*length=7.*keep the old data until"):
         lz.rebase(run.state, new)
 
 
@@ -213,7 +213,7 @@ def test_what_a_window_holds_is_not_ordered_in_another_way() -> None:
         for size in (4, 7)
     )  # fmt: skip
     for cut in range(1, 9):
-        with pytest.raises(lz.StateMismatch, match=r"behind it (holds|orders)"):
+        with pytest.raises(lz.StateMismatch, match=r"after it (holds|orders)"):
             lz.rebase(lz.state_at(old, cut), new)
 
 

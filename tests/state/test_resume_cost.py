@@ -144,8 +144,8 @@ def test_behind_stages_that_leave_out_or_add_only_reading_tells() -> None:
     assert cost.items == math.inf
     assert cost.stages == (lz.types.StageCost("4", "shuffle", 26),)
     assert str(cost).split("\n") == [
-        "an unknown number of items of the sources again",
-        "stage 4, shuffle: 26 items again",
+        "re-reads an unknown number of items of the sources",
+        "stage 4, shuffle: re-reads 26 items",
     ]
 
 

@@ -83,5 +83,5 @@ def test_the_reason_is_said() -> None:
     old, new = (lz.source(range(9)) | lz.shuffle(seed=seed) for seed in (0, 1))
     with pytest.raises(lz.StateMismatch, match="seed decides the order; change it between two"):
         lz.rebase(lz.state_at(old, 4), new)
-    with pytest.raises(lz.StateMismatch, match=r"lz.rebase\(state, pipeline\) carries it over"):
+    with pytest.raises(lz.StateMismatch, match=r"lz.rebase\(state, pipeline\) to carry it over"):
         lz.run(new, lz.init(old))

@@ -137,9 +137,9 @@ def test_states_of_very_many_stages_are_compared() -> None:
     assert State.from_json(one) == State.from_json(one)
     assert State.from_json(one) != State.from_json(other)
     assert State.from_json(one) < State.from_json(other)
-    with pytest.raises(lz.StateMismatch, match="belong to two pipelines"):
+    with pytest.raises(lz.StateMismatch, match="belong to different pipelines"):
         lz.diff(one, long_state(4_999, 1))
-    with pytest.raises(lz.StateMismatch, match="belong to another pipeline"):
+    with pytest.raises(lz.StateMismatch, match="belong to a different pipeline"):
         lz.reshard([one, one], shards(2))
 
 

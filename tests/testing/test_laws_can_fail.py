@@ -228,13 +228,13 @@ def same(items: models.Items) -> models.Items:
 
 CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("meaning", forgets_the_first),
-    ("lanes", flows_otherwise),
-    ("lanes", tells_late),
-    ("lanes", skips_short),
-    ("lanes", makes_another_alone),
-    ("lanes", has_others_at_a_range),
-    ("lanes", misjudges_its_length),
-    ("lanes", misnames_its_epoch),
+    ("modes", flows_otherwise),
+    ("modes", tells_late),
+    ("modes", skips_short),
+    ("modes", makes_another_alone),
+    ("modes", has_others_at_a_range),
+    ("modes", misjudges_its_length),
+    ("modes", misnames_its_epoch),
     ("resume", keeps_a_sum_elsewhere),
     ("codec", holds_its_items),
     ("purity", rolls_dice),
@@ -304,7 +304,7 @@ def flows_dry(up: Machine[Any]) -> Machine[Any]:
 def test_a_lane_that_ends_early_is_told_in_words() -> None:
     stage = lz.combinator()(flows_dry)()
     with pytest.raises(AssertionError, match="item 0 of the flow from cut 0: the end, expected 0"):
-        testing.LAWS["lanes"](lz.source(range(3)) | stage, 60)
+        testing.LAWS["modes"](lz.source(range(3)) | stage, 60)
     del lz.registry["flows_dry"]
 
 

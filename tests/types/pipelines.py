@@ -56,7 +56,7 @@ def is_long(least: int, word: str) -> bool:
     return len(word) >= least
 
 
-# The pipelines of the README.
+# Pipelines of the start page and the README.
 
 lines = ["to be or not to be", "that is the question", "whether tis nobler"]
 forever = lz.source(lines) | lz.shuffle(seed=0) | lz.repeat()

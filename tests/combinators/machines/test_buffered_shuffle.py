@@ -125,7 +125,7 @@ def test_random_access_reads_what_is_asked_for() -> None:
 
 def test_a_source_that_became_shorter_is_told() -> None:
     state = lz.state_at(stream(300) | lz.shuffle(20, seed=0), 250)
-    with pytest.raises(lz.SourceChanged, match="after item 250 of what now has 240"):
+    with pytest.raises(lz.SourceChanged, match="after item 250 of a buffer that now has 240"):
         list(lz.run(stream(240) | lz.shuffle(20, seed=0), state))
 
 

@@ -99,7 +99,7 @@ def test_data_that_changed_before_they_are_read(executor: str, change: str, on_e
     pipeline = lz.source(items) | lz.shuffle(seed=0) | lz.map(same)
     opened = lz.run(pipeline, executor=EXECUTORS[executor](), on_error=on_error)
     CHANGES[change](items)
-    with pytest.raises(lz.SourceChanged, match=r"had 12 items .* and has 1[13] now"), opened:
+    with pytest.raises(lz.SourceChanged, match=r"had 12 items .* and have 1[13] now"), opened:
         next(opened)
     with pytest.raises(lz.SourceChanged):
         lz.run(pipeline, executor=EXECUTORS[executor](), on_error=on_error)
@@ -124,7 +124,7 @@ def test_a_list_cut_before_the_place_of_its_reader(cut: int) -> None:
     found = [next(run) for _ in range(5)]
     del items[cut:]
     assert run.state.items == 5
-    with pytest.raises(lz.SourceChanged, match=f"10 items .* has {cut} now"):
+    with pytest.raises(lz.SourceChanged, match=f"10 items .* have {cut} now"):
         found.extend(run)
     assert run.state.items == len(found) == max(5, cut)
 

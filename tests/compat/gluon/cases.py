@@ -78,4 +78,4 @@ def orders_of(size: int, seed: int | None) -> Iterator[list[int]]:
         yield list(range(size)) if seed is None else list(run.epoch())
 
 
-WARNS = pytest.mark.filterwarnings("ignore:buckets that nothing falls in:UserWarning")
+WARNS = pytest.mark.filterwarnings("ignore:empty buckets are dropped:UserWarning")

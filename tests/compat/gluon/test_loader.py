@@ -109,7 +109,7 @@ def test_gl3_rollover_wants_to_know_where_an_epoch_ends() -> None:
             return self.size + 1
 
     made = loader(5, 2, sampler=Lying(5), last_batch="rollover")
-    with pytest.raises(lz.SourceChanged, match=r"has 5 items, where its len\(\) was 6"):
+    with pytest.raises(lz.SourceChanged, match=r"has 5 items, but its len\(\) was 6"):
         list(made)
 
 

@@ -116,7 +116,7 @@ def test_gl11_there_is_one_iteration_at_a_time() -> None:
     assert next(first) == [0, 10]
     second = iter(made)
     assert next(second) == [0, 10]
-    with pytest.raises(lz.PipelineError, match="another iteration of it has begun"):
+    with pytest.raises(lz.PipelineError, match="a newer iteration of it has begun"):
         next(first)
     assert next(second) == [20, 30]
 

@@ -176,7 +176,7 @@ def test_frames_that_are_no_source(tmp_path: Path) -> None:
         (POLARS.lazy(), r"pass \.collect\(\) of it"),
         (twice, r"names of their own: \['x', 'x'\]"),
         (pandas.DataFrame(index=[1, 2]), "at least one column"),
-        (None, "did a function that makes it return nothing"),
+        (None, "does a function that makes it lack a return"),
     ]
     for data, remedy in cases:
         with pytest.raises(lz.ArgumentError, match=remedy):

@@ -150,7 +150,7 @@ def test_accelerate_leaves_a_loader_as_it_is() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(lz.ArgumentError, match=r"loader must be what lz.torch.loader gives, got"):
+    with pytest.raises(lz.ArgumentError, match=r"must be a loader from lz.torch.loader, got"):
         lz.accelerate.prepare(Accelerator(cpu=True), in_order())
     with pytest.raises(lz.ArgumentError, match=r"accelerator must be an accelerate.Accelerator"):
         lz.accelerate.prepare(None, lz.torch.loader(in_order()))

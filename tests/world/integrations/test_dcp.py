@@ -153,7 +153,7 @@ def saved_by_two(folder: Path, make: Any) -> tuple[list[Any], list[Any]]:
         dcp.load({"data": lz.run(make(3, 0))}, checkpoint_id=folder)
     found = {"data": {name: "" for run in two for name in run.state_dict()}}
     dcp.load(found, checkpoint_id=folder)
-    with pytest.raises(lz.errors.InvalidState, match=r"lz\.reshard all for another number"):
+    with pytest.raises(lz.errors.InvalidState, match=r"lz\.reshard for a different number"):
         lz.run(make(3, 0), found["data"])
     return had, list(found["data"].values())
 
@@ -167,7 +167,7 @@ def test_the_states_of_two_ranks_are_resharded_for_three(tmp_path: Path) -> None
 
 def test_states_of_ranks_that_cannot_change_say_so(tmp_path: Path) -> None:
     _, states = saved_by_two(tmp_path, odd_ones_of)
-    with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) behind shard .*put it before, or"):
+    with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) after shard .*before shard, or"):
         lz.reshard(states, odd_ones_of(3, 0))
 
 

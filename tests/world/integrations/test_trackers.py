@@ -305,7 +305,7 @@ def test_the_id_of_a_run_of_mlflow_is_enough(offline: None, tmp_path: Path) -> N
         load_state(number, 8)
     with pytest.raises(NoState, match=f"MLflow has no run {'0' * 32} at 'sqlite://"):
         load_state("0" * 32)
-    with pytest.raises(lz.ArgumentError, match="the id of a run can only be read, got"):
+    with pytest.raises(lz.ArgumentError, match="the id of a run is for load_state only, got"):
         log_state(number, lz.init(TEN), 8)
 
 
@@ -330,7 +330,7 @@ def test_a_module_or_client_is_its_run_under_way(offline: None, tmp_path: Path) 
         module = import_module(name)
         nowhere = [module, module.MlflowClient()] if name == "mlflow" else [module]
         for where in nowhere:
-            with pytest.raises(lz.PipelineError, match=f"is under way: {escape(call)} starts one"):
+            with pytest.raises(lz.PipelineError, match=f"is active: {escape(call)} starts one"):
                 log_state(where, lz.init(TEN), 0)
         place = PLACES[name](tmp_path)
         for step, where in enumerate(nowhere):
@@ -382,7 +382,7 @@ def test_what_is_no_run(offline: None, tmp_path: Path) -> None:
     strangers += [import_module("mlflow").entities.RunTag("a", "b"), import_module("trackio").Api()]
     for stranger in strangers:
         is_refused(stranger)
-    with pytest.raises(lz.ArgumentError, match="a path can only be read, got 'runs'"):
+    with pytest.raises(lz.ArgumentError, match="a path is for load_state only, got 'runs'"):
         log_state("runs", lz.init(TEN), 1)
     for folder in (tmp_path, tmp_path / "none", str(tmp_path)):
         with pytest.raises(NoState, match=r"no run of TensorBoard, W&B or DVCLive"):

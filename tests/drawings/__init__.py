@@ -1,0 +1,1 @@
+"""Drawings of the documentation, made from the library, the figures, and a recording."""
