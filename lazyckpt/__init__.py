@@ -228,7 +228,7 @@ __all__ = [
     "zip",
 ]
 
-_MODULES = {  # what is imported when a name of it is asked for
+_MODULES = {  # imported when one of its names is first used
     "combinators.add_cu_seqlens": "add_cu_seqlens",
     "combinators.batch": "batch stack",
     "combinators.block_shuffle": "block_shuffle",
@@ -295,7 +295,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tracking": "tracked",
 }
 _INTEGRATIONS = "accelerate", "grain", "jax", "lightning", "prometheus", "torch", "transformers"
-_PACKAGES = {  # imported when asked for, since some bring a framework along
+_PACKAGES = {  # imported on first use, because some import a framework
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing", "types")},
     **{name: f"lazyckpt.integrations.{name}" for name in _INTEGRATIONS},
 }
@@ -314,7 +314,7 @@ def __getattr__(name: str) -> Any:
         return import_module(_PACKAGES[name])
     if name == "prefetch":
         raise AttributeError(
-            "lazyckpt has no prefetch stage: who makes items ahead is an argument of the run, "
+            "lazyckpt has no prefetch stage: pass an executor to the run instead, "
             "run(pipeline, executor=threads())"
         )
     alike = import_module("difflib").get_close_matches(name, [*__all__, *_PACKAGES], n=1)

@@ -1,4 +1,4 @@
-"""Where a run stands: a mark known to be good, and a flow opened from there; what makes both."""
+"""The position of a run: a mark known to be valid, and a flow opened from it."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MARK_INTERVAL = 1e-3  # seconds of work that an error may make a run do again
-_MARK_COST = 50  # or this many times what a mark takes, if that is more
+_MARK_INTERVAL = 1e-3  # seconds of work that a run may have to repeat after an error
+_MARK_COST = 50  # or this multiple of the time for a mark, if that is more
 _MAX_STRIDE = 1024  # items between two looks at the clock
 
 
 class Mark(NamedTuple):
-    """A position known to be good, and the number of items delivered since.
+    """A position known to be valid, and the number of items delivered before it.
 
     Attributes:
         position: The position.
-        items: How many items were delivered before it.
-        skipped: What was left out before it.
-        behind: How many items were delivered after it, where no flow is open.
+        items: Number of items delivered before it.
+        skipped: The skipped items before it.
+        behind: Number of items delivered after it, if no flow is open.
     """
 
     position: Position
@@ -47,15 +47,15 @@ class Mark(NamedTuple):
 
 
 class _OpenFlow(NamedTuple, Generic[T]):
-    """A flow, and how to count what was delivered of it.
+    """A flow, and how to count the items delivered from it.
 
     Attributes:
-        flow: It.
-        before: How many items were delivered before the first of those counted here.
-        counted: How many of those were delivered.
-        place: The position reached, and that count.
-        ticks: Of these one is taken with each item on its way to the consumer: where
-            there are none left, that item goes no further.
+        flow: The flow.
+        before: Number of items delivered before the first one counted here.
+        counted: Function that returns the number of items delivered from the flow.
+        place: The position reached, and that number.
+        ticks: One tick is consumed with each item on its way to the consumer; without ticks
+            left, the item goes no further.
     """
 
     flow: Flow[T]
@@ -66,18 +66,18 @@ class _OpenFlow(NamedTuple, Generic[T]):
 
 
 class Cursor(Generic[T]):
-    """A place in a pipeline: a mark, and perhaps a flow that was opened from it.
+    """A position in a pipeline: a mark, and possibly a flow opened from it.
 
-    While a flow is open its snapshot is the position. After an error the flow is
-    closed, and the position is found from the mark: at once with random access, else
-    by reading the items behind it again.
+    While a flow is open, its snapshot is the position. After an error the flow is closed, and the
+    position is found from the mark: immediately with random access, otherwise by re-reading the
+    items after the mark.
 
-    An interrupt may come at any time, so each change is one assignment, of a `Mark`
-    or of a flow.
+    An interrupt may come at any time, so each change is a single assignment, of a `Mark` or of a
+    flow.
 
     Attributes:
-        mark: A place that is known to be good.
-        opened: The flow that was opened from it, if one is open.
+        mark: A position known to be valid.
+        opened: The flow opened from it, if one is open.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class Cursor(Generic[T]):
         skip_log: SkipLog,
         again: Callable[[], tuple[Machine[T], SkipLog]],
     ) -> None:
-        """A cursor at the beginning.
+        """Create a cursor at the beginning.
 
         Args:
-            machine: What it goes through.
-            skip_log: What is left out there.
-            again: Makes a machine that gives the same items, and a log of its own.
+            machine: The machine that the cursor moves through.
+            skip_log: The log of the items skipped there.
+            again: Function that builds a machine with the same items, and a log of its own.
         """
         self.machine = machine
         self.skip_log = skip_log
@@ -101,30 +101,30 @@ class Cursor(Generic[T]):
 
     @property
     def flow(self) -> Flow[T] | None:
-        """The flow that is open."""
+        """The open flow."""
         opened = self.opened
         return None if opened is None else opened.flow
 
     def delivered(self) -> int:
-        """How many items were delivered."""
+        """Return the number of items delivered."""
         opened = self.opened
         if opened is None:
             return self.mark.items + self.mark.behind
         found = opened.before + opened.counted()
-        return found if self.opened is opened else self.delivered()  # a signal's handler closed it
+        return found if self.opened is opened else self.delivered()  # a signal handler closed it
 
     def here(self) -> Mark:
-        """Where the item delivered last is, if no other is being made; or the mark."""
+        """Return the last delivered item's mark; the old one if another item is being computed."""
         opened = self.opened
         if opened is None:
             return self.mark
         skipped = self.skip_log.before_delivered()
         position, counted = opened.place()
         found = Mark(position, opened.before + counted, skipped)
-        return found if self.opened is opened else self.mark  # a signal's handler closed it
+        return found if self.opened is opened else self.mark  # a signal handler closed it
 
     def find(self) -> Mark:
-        """The same, whatever is being made: by reading items again apart from that."""
+        """Return the last delivered item's mark in any case, by re-reading on a second machine."""
         behind = self.delivered() - self.mark.items
         mark = self.mark._replace(behind=behind)
         if behind and (jumped := self._jumped(mark)) is not None:
@@ -142,13 +142,13 @@ class Cursor(Generic[T]):
         return mark
 
     def go_to(self, mark: Mark, flow: Flow[T]) -> None:
-        """Stand at another place, with a flow from there. The last flow is closed already."""
+        """Move to a different position, with a flow from there. The last flow must be closed."""
         self.skip_log.restart(mark.skipped)
         self.mark = mark
         self._start(flow)
 
     def open(self) -> Flow[T]:
-        """The flow from here on; opens it if none is open."""
+        """Return the flow from here on; open it if none is open."""
         opened = self.opened
         if opened is not None:
             return opened.flow
@@ -160,7 +160,7 @@ class Cursor(Generic[T]):
         return flow
 
     def count(self, ticks: Iterator[bool]) -> None:
-        """Count items from here on by the ticks that are taken with them, if no flow does it."""
+        """Count items from here on by the consumed ticks, unless the flow counts them itself."""
         opened, size = self.opened, remaining(ticks)
         if opened is not None and not _is_counting(opened.flow):
             snapshot = opened.flow.snapshot
@@ -171,13 +171,13 @@ class Cursor(Generic[T]):
                 lambda: (snapshot(), size - remaining(ticks)),
                 ticks,
             )
-            # A signal's handler may have closed it.
+            # A signal handler may have closed it.
             self.opened = begun if self.opened is opened else self.opened
 
     def close(self) -> None:
-        """Close the flow, and remember how far behind the mark it was.
+        """Close the flow, and remember how many items after the mark were delivered.
 
-        An item of it that is being made is not delivered.
+        An item that is being computed is not delivered.
         """
         opened = self.opened
         if opened is None:
@@ -188,18 +188,16 @@ class Cursor(Generic[T]):
         close_stream(opened.flow)
 
     def take_back(self) -> None:
-        """Have delivered one item less. The flow is closed already."""
+        """Count one item less as delivered. The flow must be closed."""
         self.mark = self.mark._replace(behind=max(0, self.mark.behind - 1))
 
     def pass_over(self, count: int) -> int:
-        """Have delivered so many items more, by random access, or as before if there are fewer.
-
-        The flow is closed already.
+        """Skip items by random access, or stay if there are fewer. The flow must be closed.
 
         Returns:
-            How many there are of these.
+            How many of them exist.
         """
-        assert self.machine.skip is not None, "without random access items are read"
+        assert self.machine.skip is not None, "without random access, items are read"
         mark = self._jumped(self.mark) or self.mark
         position, passed = self.machine.skip(mark.position, count)
         if passed == count:
@@ -208,13 +206,13 @@ class Cursor(Generic[T]):
         return passed
 
     def set_mark(self) -> None:
-        """Mark the place of the flow, unless it is a user's own state that is none."""
+        """Mark the flow's position, unless it contains a user's own state that can't be stored."""
         if self.opened is not None:
-            with suppress(InvalidState):  # raised when somebody asks for the state
+            with suppress(InvalidState):  # raised when the state is read
                 self.mark = self.here()
 
     def jump(self) -> None:
-        """Mark the place where no flow is open, if that takes no reading."""
+        """Mark the position while no flow is open, if that takes no reading."""
         self.mark = self._jumped(self.mark) or self.mark
 
     def _jumped(self, mark: Mark) -> Mark | None:
@@ -239,15 +237,15 @@ def _nothing() -> int:
 
 
 def _is_counting(flow: Flow[Any]) -> bool:
-    """Whether what was taken of a flow was delivered, whatever interrupts."""
+    """Return whether an item taken from a flow counts as delivered, whatever interrupts."""
     return flow.chunks is not None or flow.has_blocks
 
 
 class MarkTimer:
-    """When to set a mark: about every millisecond, and seldom enough to be little work.
+    """Decides when to set a mark: about every millisecond, but seldom enough to be cheap.
 
     Attributes:
-        stride: How many items to deliver until the next look at the clock.
+        stride: Number of items to deliver until the next look at the clock.
     """
 
     def __init__(self) -> None:
@@ -256,7 +254,7 @@ class MarkTimer:
         self._interval = 0.0
 
     def finish_block(self, begun: float, set_mark: Callable[[], None]) -> None:
-        """Look at the clock after a block of `stride` items that begun at some time."""
+        """Look at the clock after a block of `stride` items that began at a given time."""
         now = perf_counter()
         is_quick = now - begun < _MARK_INTERVAL
         self.stride = min(2 * self.stride, _MAX_STRIDE) if is_quick else max(self.stride // 2, 1)
@@ -271,14 +269,14 @@ class MarkTimer:
 
 
 class Execution(NamedTuple, Generic[T]):
-    """What makes a pipeline's items, and where it is in them.
+    """A pipeline under execution: its workers, its machine and its position.
 
     Attributes:
-        pipeline: It.
+        pipeline: The pipeline.
         session: The executor's workers.
-        machine: What the cursor goes through.
-        cursor: Where the item delivered last is.
-        own_rank: The rank whose its positions are; None where those of all ranks are equal.
+        machine: The machine that the cursor moves through.
+        cursor: The position of the last delivered item.
+        own_rank: The rank that the positions belong to; None if they are equal on all ranks.
     """
 
     pipeline: Chain
@@ -289,12 +287,12 @@ class Execution(NamedTuple, Generic[T]):
 
 
 def prepared(pipeline: Chain, executor: Executor | None, *, skips: bool) -> Execution[T]:
-    """What makes the items of a pipeline."""
+    """Prepare the execution of a pipeline."""
     skip_log = SkipLog(room_for_texts(pipeline.entries))
     made = _skipping(pipeline, skip_log) if skips else pipeline
     session = None if executor is None else executor.open(made)
     machine = made.machine if session is None else session.machine
-    if machine is not pipeline.machine:  # made of data that may have changed since
+    if machine is not pipeline.machine:  # the data may have changed since
         pipeline.machine.check(pipeline.machine.init(0))
     skip_log.is_direct = skip_log.is_direct or session is None
     cursor: Cursor[T] = Cursor(machine, skip_log, partial(_again, pipeline, skips=skips))
@@ -302,27 +300,27 @@ def prepared(pipeline: Chain, executor: Executor | None, *, skips: bool) -> Exec
 
 
 def with_skip_log(pipeline: Chain, *, skips: bool) -> tuple[Chain, SkipLog]:
-    """The pipeline whose items are made, with a skip log of its own."""
+    """Return the pipeline to execute, with a skip log of its own."""
     skip_log = SkipLog(room_for_texts(pipeline.entries))
     skip_log.is_direct = True
     return _skipping(pipeline, skip_log) if skips else pipeline, skip_log
 
 
 def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:
-    """The pipeline's machine with a skip log of its own, to read items again."""
+    """Build the pipeline's machine with a skip log of its own, to re-read items."""
     chain, skip_log = with_skip_log(pipeline, skips=skips)
     return chain.machine, skip_log
 
 
 def _skipping(pipeline: Chain, skip_log: SkipLog) -> Chain:
-    """The pipeline that leaves out what fails."""
-    module = import_module("lazyckpt.failures.skipping")  # when something is to be
+    """Return the pipeline that skips failing items."""
+    module = import_module("lazyckpt.failures.skipping")  # only needed with on_error="skip"
     found: Chain = module.skipping(pipeline, skip_log)
     try:
-        found.machine  # noqa: B018  # built here, where it is known what an error comes of
+        found.machine  # noqa: B018  # built here, where the cause of an error is known
     except ArgumentError as error:
         raise ArgumentError(
-            f'{error}; with on_error="skip" that is so wherever items may be left out, so put it '
+            f'{error}; on_error="skip" removes random access where items may be skipped, so put it '
             "before the stages that may fail"
         ) from None
     return found

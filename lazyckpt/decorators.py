@@ -1,4 +1,4 @@
-"""What makes combinators of functions: `combinator`, `source_combinator`, `composite`."""
+"""Decorators that make combinators of functions: `combinator`, `source_combinator`, `composite`."""
 
 from __future__ import annotations
 
@@ -44,35 +44,36 @@ def combinator(
 def combinator(
     *, keeps_items: bool = False, pointwise: bool = False, **options: Unpack[Options]
 ) -> Any:
-    """Make a combinator of a function from the upstream machine and arguments to a machine.
+    """Turn a function from an upstream machine and arguments to a machine into a combinator.
 
-    The upstream parameter vanishes from the public signature; the function's
-    name is the combinator's. `stateless` and `stateful` make its machine, of a
-    `step`, or of a `flow`, whose `snapshot` is the position that it was opened at
-    before the first `next`, and after each item the one behind it.
+    The upstream parameter disappears from the public signature; the function's name becomes the
+    combinator's. Build the machine with `stateless` or `stateful`, from a `step` function or a
+    `flow`. A flow's `snapshot` returns the position it was opened at until the first `next`, then
+    the position after the latest item.
 
-    A state records the contents of the arguments, as of those of a `composite`. An argument
-    without contents to compare is an `ArgumentError` when the stage is made.
+    A state records the contents of the arguments, as for a `composite`. An argument without
+    comparable contents raises an `ArgumentError` when the stage is built.
 
     Args:
-        keeps_items: Whether it passes items on as they are, whatever they are.
-        pointwise: Whether it makes each item of one item and its place alone, so that
-            an executor may make many at a time.
-        itemwise: Whether it makes any number of items of each one, whatever came before,
-            and keeps nothing from one to the next.
-        checks: A check for each argument, from `lazyckpt.core.checks`.
-        validate: Called with all arguments, to refuse what doesn't go together.
-        unrecorded: Arguments that change no order, which a state doesn't mind.
-        functions: The functions among the arguments, with what each does: see
-            `lazyckpt.core.registry.Role`. By these alone the stage looks at items.
-        elastic: What `rebase` may change, and how: see `lazyckpt.core.registry.Elastic`.
-        trace: From the stored call and a `lazyckpt.lineage.tracing.Tracing` to a stage that
-            takes and gives items with their origins and has the same positions, where no
-            other option tells which items went into one; see `lazyckpt.trace`.
-        dropped: From all arguments to a function that says why an item is too much for the
-            stage, which drops it, or None; or to None where it drops nothing. What is
-            dropped counts among what `on_error="skip"` leaves out.
-        registered: Whether it is in `lazyckpt.registry`; a library's inner stages need not be.
+        keeps_items: If True, the stage passes items of any type on unchanged.
+        pointwise: If True, each output depends only on one item and its position, so an executor
+            may compute many in parallel.
+        itemwise: If True, each item yields any number of outputs, independently of other items,
+            and nothing is carried from one item to the next.
+        checks: A check per argument, from `lazyckpt.core.checks`.
+        validate: Function of all arguments that refuses invalid combinations.
+        unrecorded: Arguments that don't change the order, and are not recorded in a state.
+        functions: The arguments that are functions, each with its role: see
+            `lazyckpt.core.registry.Role`. The stage looks at items only through them.
+        elastic: The changes that `rebase` allows, and how: see `lazyckpt.core.registry.Elastic`.
+        trace: Function from the stored call and a `lazyckpt.lineage.tracing.Tracing` to a stage
+            that takes and yields items with their origins and has the same positions. It is
+            needed only if no other option shows which items went into an output; see
+            `lazyckpt.trace`.
+        dropped: Function of all arguments that returns None if the stage drops nothing, otherwise
+            a function from an item to the reason for dropping it, or None. `on_error="skip"`
+            counts dropped items among the skipped ones.
+        registered: If True, add it to `lazyckpt.registry`; inner stages of a library need not be.
 
     >>> from lazyckpt.core.stages import stateless
     >>> from lazyckpt.core.machine import Machine, Rate
@@ -106,15 +107,15 @@ def source_combinator(
     sized: bool = False,
     **options: Unpack[Options],
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
-    """Make a source of a function from arguments to a machine, by `sourced` or `joining`.
+    """Turn a function from arguments to a machine into a source, with `sourced` or `joining`.
 
     Args:
-        keeps_items: Of what joins pipelines: whether it passes their items on as they are,
-            alone or several in a tuple.
-        describe: What a state remembers of the arguments, as JSON; by default all that
-            decide the order.
-        sized: Whether it remembers the length of the data too, as it was when the machine
-            was made, for data may change.
+        keeps_items: For a stage that joins pipelines: if True, it passes their items on
+            unchanged, alone or several in a tuple.
+        describe: Function from the arguments to the JSON that a state records; by default all
+            arguments that decide the order.
+        sized: If True, a state also records the length of the data when the machine was built,
+            because data may change.
         options: As for `combinator`.
     """
 
@@ -157,7 +158,7 @@ def giving(
     shape: type[Unbatching],
 ) -> Callable[[Callable[P, Stage[Any, Any]]], Callable[P, Unbatching]]: ...
 def giving(shape: Any) -> Any:
-    """Tell type checkers, and them alone, which stages a combinator makes.
+    """Tell type checkers, and only them, which stages a combinator builds.
 
     >>> from lazyckpt.core.machine import Machine
     >>> from lazyckpt.pipeline import Listing
@@ -181,21 +182,21 @@ def composite(
     checks: Mapping[str, Check] | None = None,
     unrecorded: tuple[str, ...] = (),
 ) -> Any:
-    """Make a named stage, or source, of a function that composes stages.
+    """Turn a function that composes stages into a named stage or source.
 
-    Its arguments are part of a state's identity, also if a closure hides them
-    from the stages that it is made of. A state records their contents: numbers, texts,
-    bytes, lists, tuples, dicts, sets, dataclasses, enums, paths and arrays. A class of
-    your own needs a `digest`, a str that tells one object from another. Functions are
-    not recorded, nor texts given by names such as `password` and `api_key`.
+    Its arguments are part of a state's identity, even if a closure hides them from the composed
+    stages. A state records their contents: numbers, strings, bytes, lists, tuples, dicts, sets,
+    dataclasses, enums, paths and arrays. A class of your own needs a `digest`, a str that
+    identifies an object. Functions are not recorded, nor are strings with names such as `password`
+    and `api_key`.
 
     Args:
-        make: The function, which returns stages composed by `|`.
-        checks: A check for each argument, from `lazyckpt.core.checks`.
-        unrecorded: Arguments that change no order, which a state doesn't mind.
+        make: The function; it returns stages composed by `|`.
+        checks: A check per argument, from `lazyckpt.core.checks`.
+        unrecorded: Arguments that don't change the order, and are not recorded in a state.
 
     Raises:
-        ArgumentError: When the stage is made, if an argument has no contents to compare.
+        ArgumentError: If an argument has no comparable contents; raised when the stage is built.
 
     >>> import lazyckpt as lz
     >>> @lz.composite
@@ -249,7 +250,7 @@ def _composite(
         return type(made)((*made.calls, Call(known, arguments, written_at(), len(made.calls))))
 
     known: Combinator = marked.combinator._replace(public=public)
-    public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it
+    public.combinator = known  # type: ignore[attr-defined]  # unpickled calls find it here
     return public
 
 

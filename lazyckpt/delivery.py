@@ -1,4 +1,4 @@
-"""How a run delivers: blocks of items that all loops share, and the state after the last one."""
+"""Delivery of items by a run: blocks shared by all loops, and the state after the last item."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from lazyckpt.stats import RunClock, Stats
 
 T = TypeVar("T")
 
-# A block, weakly, so that a loop which is left lets go of the run, and its ticks.
+# A weak reference to a block, so that an abandoned loop releases the run; and its ticks.
 _UnderWay: TypeAlias = tuple[Callable[[], Any], Iterator[bool]]
 _NO_BLOCK: _UnderWay = (lambda: None, iter(()))
 _NO_ITEM: Any = object()
-_FEW = 64  # items that two processes make in about the time that it takes them to begin anew
+_FEW = 64  # items that two processes compute in about the time of a restart
 
 
 class Delivery(Generic[T]):
-    """A pipeline's items on their way to who asks for them.
+    """Delivers a pipeline's items to the consumer.
 
     Args:
-        pipeline: What gives them.
-        executor: Who makes them, if not this thread.
-        skips: Whether those that fail are left out.
+        pipeline: The pipeline.
+        executor: The executor; None to compute items in this thread.
+        skips: If True, skip failing items.
 
     Attributes:
-        pipeline: What gives them now.
-        machine: That of the pipeline.
+        pipeline: The current pipeline.
+        machine: The machine of the pipeline.
         session: The executor's workers.
-        cursor: Where the item delivered last is.
-        is_ended: Whether that was the last one.
-        is_closed: Whether nothing is delivered any more.
+        cursor: The position of the last delivered item.
+        is_ended: Whether that item was the last one.
+        is_closed: Whether delivery has stopped.
     """
 
     def __init__(self, pipeline: Chain, executor: Executor | None, skips: bool) -> None:
@@ -60,7 +60,7 @@ class Delivery(Generic[T]):
         self._rebased: Rebased | None = None
         self._timer = MarkTimer()
         self._clock = RunClock()
-        self._before = 0  # items that others have delivered, or that were passed over
+        self._before = 0  # items delivered by earlier cursors, or skipped
         self._under_way = _NO_BLOCK
 
     def _use(self, execution: Execution[T]) -> None:
@@ -69,20 +69,20 @@ class Delivery(Generic[T]):
 
     def state(self) -> State:
         """The state after the last delivered item."""
-        # There may be one for each item: so no more calls than it takes.
+        # There may be one per item, so make as few calls as possible.
         cursor = self.cursor
         opened, block = cursor.opened, self._under_way[0]()
         is_at_rest = block is None or not block.gi_running or self.session is not None
         if opened is not None and is_at_rest and not self._skips:
             position, counted = opened.place()
-            items, skipped = opened.before + counted, cursor.mark.skipped  # more are not left out
+            items, skipped = opened.before + counted, cursor.mark.skipped  # no more are skipped
             if cursor.opened is opened:
                 return State(self._entries, items, position, skipped, self._rebased, self._rank)
         here = self.here()
         return self._state(here.position, here.items, here.skipped)
 
     def stats(self) -> Stats:
-        """How fast items were delivered, for any thread that asks."""
+        """Return how fast items were delivered; safe to call from any thread."""
         cursor, clock, session = self.cursor, self._clock, self.session
         is_open, seconds = cursor.opened is not None, clock.seconds
         skipped = cursor.skip_log.before_delivered() if is_open else cursor.mark.skipped
@@ -97,28 +97,28 @@ class Delivery(Generic[T]):
         )
 
     def here(self) -> Mark:
-        """Where the item delivered last is, also while another is being made."""
+        """Return the mark at the last delivered item, also while another is being computed."""
         cursor = self.cursor
         is_at_rest = self.session is not None or not self.is_making
         if is_at_rest and not (here := cursor.here()).behind:
             return here
         try:
             if is_at_rest and not self.is_closed:
-                cursor.open()  # and go on from there, so that nothing is read a third time
+                cursor.open()  # and continue from there, so that nothing is read a third time
                 return cursor.here()
             return cursor.find()
         except Exception as error:
             kept = self._state_at_mark()
             add_note(
                 error,
-                f"lazyckpt: so the state after {cursor.delivered():,} items can't be found "
-                f"now; that after {kept.items:,} is {kept.to_json()}",
+                f"lazyckpt: so the state after {cursor.delivered():,} items can't be computed "
+                f"now; the state after {kept.items:,} items is {kept.to_json()}",
             )
             raise
 
     @property
     def is_making(self) -> bool:
-        """Whether an item is being made: a signal's handler asks, or a function of the pipeline."""
+        """Whether an item is being computed: for signal handlers, and functions of the pipeline."""
         block = self._under_way[0]()
         return block is not None and bool(block.gi_running)
 
@@ -133,7 +133,7 @@ class Delivery(Generic[T]):
         return self._state(mark.position, mark.items, mark.skipped)
 
     def go_to(self, state: State | None, pipeline: Chain | None = None) -> None:
-        """Go on from a state, or from the beginning; as another pipeline, if one is given."""
+        """Continue from a state, or from the beginning; with a new pipeline, if one is given."""
         position, items, skipped = self.machine.init(0), 0, Skipped()
         rebased = rank = None
         given = self.cursor.delivered() - self._before
@@ -149,7 +149,7 @@ class Delivery(Generic[T]):
         self._before = items - given
 
     def _flow(self, pipeline: Chain | None, position: Position) -> Flow[T]:
-        """A flow from a position on; what was open is closed once there is one."""
+        """Return a flow from a position on; an open flow is closed once the new one exists."""
         if pipeline is None:
             flow = entered(self.machine, position)
             self.drop()
@@ -171,32 +171,32 @@ class Delivery(Generic[T]):
         return flow
 
     def check_free(self) -> None:
-        """Raise an error where an item is being made, for another thread or within this one."""
+        """Raise an error if an item is being computed, for another thread or within this one."""
         if self.is_making or self._waiting_in not in (0, get_ident()):
-            raise PipelineError("next: an item is being made; a run is for one thread at a time")
+            raise PipelineError("next: an item is being computed; use one thread at a time")
 
     def check_at_rest(self, name: str) -> None:
-        """Raise an error where an item is being made, or nothing is delivered any more."""
+        """Raise an error if an item is being computed, or the run is closed."""
         self.check_open()
         if self.is_making or self._waiting_in:
             raise PipelineError(
-                f"{name}: an item is being made; call it between two items, in the thread that "
-                "takes them"
+                f"{name}: an item is being computed; call it between two items, in the thread that "
+                "iterates"
             )
 
     def take_back(self) -> None:
-        """Have the item that was delivered last come again."""
+        """Deliver the last delivered item again."""
         self._end_block()
         self.cursor.close()
         self.is_ended = False
         self.cursor.take_back()
 
     def pass_over(self, count: int) -> int | None:
-        """Go on behind so many items without making them, or stay if there are fewer.
+        """Skip items without computing them, or stay if there are fewer.
 
         Returns:
-            How many there are of these; None where they have to be made, or where workers
-            have them sooner than they would begin anew.
+            How many of them exist; None if they must be computed, or if workers would have them
+            sooner than they could restart.
         """
         is_few = self.session is not None and count < _FEW
         if self.machine.skip is None or is_few:
@@ -208,13 +208,13 @@ class Delivery(Generic[T]):
         return passed
 
     def blocks(self) -> Iterator[Iterator[T]] | None:
-        """What is left of the block under way, which all loops share, and perhaps more.
+        """Return the rest of the current block, which all loops share, and possibly more.
 
         Returns:
-            Some blocks of items, or None at the end. After an error they are others.
+            An iterator over blocks of items, or None at the end. After an error it is a new one.
 
         Raises:
-            PipelineError: An item is being made.
+            PipelineError: If an item is being computed.
         """
         if self.is_ended or self.is_closed:
             return None
@@ -239,33 +239,33 @@ class Delivery(Generic[T]):
         return iter((compress(found, ticks),))
 
     def _chunk(self, flow: Flow[T], chunks: Chunks[T]) -> Iterator[T] | None:
-        """Items that workers have made: they need no watching."""
+        """Return items that workers have computed; they need no watching."""
         self._waiting_in, begun = get_ident(), perf_counter()
         try:
             chunk = chunks.next_chunk()
         except BaseException as error:
             self.drop()
-            if self.is_closed and isinstance(error, TaskLost):  # by a signal's handler
+            if self.is_closed and isinstance(error, TaskLost):  # by a signal handler
                 self.close()  # of workers that were about to start
                 return None
             return raising(self._annotated(error))
         finally:
             self._waiting_in = 0
             self._clock.add_wait(perf_counter() - begun)
-        if self.is_closed or self.cursor.flow is not flow:  # by a signal's handler meanwhile
+        if self.is_closed or self.cursor.flow is not flow:  # by a signal handler meanwhile
             return iter(())
         if chunk is None:
             self._end()
         return chunk
 
     def _pass_on(self) -> Iterator[Iterator[T]]:
-        """Blocks of items that are there, as many as are given between two looks at the clock."""
+        """Yield blocks of existing items, each delivered between two looks at the clock."""
         cursor, ticks = self.cursor, make_ticks(self._timer.stride)
         try:
             flow, opened, begun = cursor.open(), cursor.opened, perf_counter()
             if opened is None or flow.blocks is None or flow.fn is not None:
                 return
-            yield flow.block  # what is left of it
+            yield flow.block  # the rest of it
             clock, blocks = self._clock, flow.blocks
             for _, block in zip(
                 ticks, clock.timed(blocks) if clock.is_watching else blocks, strict=False
@@ -274,19 +274,19 @@ class Delivery(Generic[T]):
                     put_back(flow, block)
                     return
                 flow.block = block
-                if cursor.opened is not opened:  # closed by a signal's handler meanwhile
+                if cursor.opened is not opened:  # closed by a signal handler meanwhile
                     return
                 yield block
         except BaseException as error:
             if isinstance(error, GeneratorExit) and is_raised_here(error):
-                raise  # this was closed, where else a function raised it
+                raise  # this generator was closed; otherwise a function raised it
             self.drop()
             raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
         if cursor.opened is opened:
             self._finish(begun, is_last=remaining(ticks) > 0)
 
     def _deliver(self, ticks: Iterator[bool]) -> Iterator[T]:
-        """The next items, as many as are given between two looks at the clock."""
+        """Yield the next items, as many as are delivered between two looks at the clock."""
         cursor, size, fn = self.cursor, remaining(ticks), None
         item: Any = _NO_ITEM
         try:
@@ -294,7 +294,7 @@ class Delivery(Generic[T]):
             cursor.count(ticks)
             fn, begun, before = flow.fn, perf_counter(), cursor.delivered()
             items = islice(flow.pull, size)
-            if cursor.flow is not flow:  # closed by a signal's handler meanwhile
+            if cursor.flow is not flow:  # closed by a signal handler meanwhile
                 return
             if (clock := self._clock).is_watching:
                 waiting_since = begun
@@ -312,9 +312,9 @@ class Delivery(Generic[T]):
                     item = _NO_ITEM
         except BaseException as error:
             if isinstance(error, GeneratorExit) and is_raised_here(error):
-                raise  # this was closed, where else a function raised it
+                raise  # this generator was closed; otherwise a function raised it
             if item is _NO_ITEM:
-                fn = None  # which is not to blame: who reads the traceback finds what it holds
+                fn = None  # not to blame: notes are made of what the traceback holds
             self.drop()
             raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
         if cursor.flow is not flow:  # dropped in the middle of an item
@@ -322,7 +322,7 @@ class Delivery(Generic[T]):
         self._finish(begun, is_last=cursor.delivered() < before + size)
 
     def _finish(self, begun: float, *, is_last: bool) -> None:
-        """Look at the clock, or note the end."""
+        """Look at the clock, or record the end."""
         if is_last:
             self._end()
         else:
@@ -333,16 +333,16 @@ class Delivery(Generic[T]):
         self._clock.stop()
 
     def drop(self) -> None:
-        """Close the flow: blocks end first, for none may go on with its items."""
+        """Close the flow. Blocks end first, because none may continue with the flow's items."""
         if self.cursor.flow is None:
             return
-        if self.session is not None:  # whose positions are right after an error too
+        if self.session is not None:  # its positions are valid after an error too
             self.cursor.set_mark()
         self._end_block()
         self.cursor.close()
 
     def close(self) -> None:
-        """Deliver nothing more, and release what is open."""
+        """Stop delivery, and release everything that is open."""
         self.is_closed = True
         self._clock.stop()
         if self.session is None or self.is_making:
@@ -355,18 +355,18 @@ class Delivery(Generic[T]):
             self.session.stop()
 
     def open(self) -> None:
-        """Deliver again."""
+        """Resume delivery."""
         if self.session is not None:
             self.session.start()
         self.is_closed = False
 
     def check_open(self) -> None:
-        """Raise an error where nothing is delivered any more."""
+        """Raise an error if delivery has stopped."""
         if self.is_closed:
-            raise PipelineError("the run is closed; enter it again, or start one from its state")
+            raise PipelineError("the run is closed; enter it again, or start a run from its state")
 
     def _end_block(self) -> None:
-        """End the block under way, so that loops ask for another."""
+        """End the current block, so that loops ask for a new one."""
         flow = self.cursor.flow
         if flow is not None and flow.chunks is not None:
             flow.chunks.end_chunk()
@@ -388,7 +388,7 @@ class Delivery(Generic[T]):
 
 
 def lasting(ask: Callable[[], Iterator[Iterator[T]] | None]) -> Iterator[T]:
-    """The items of one iterator over blocks after another. An error doesn't end them."""
+    """Iterate over the items of one block after another; an error doesn't end the iterator."""
     return chain.from_iterable(_lasting(ask))
 
 
@@ -409,9 +409,9 @@ def _lasting(
 
 
 def raising(error: BaseException) -> Iterator[Any]:
-    """A block that is an error, which the chain of blocks outlives."""
+    """Yield a block that raises an error; the chain of blocks survives it."""
     try:
         raise error
     finally:
-        del error  # its traceback has this frame, which would be a cycle
-    yield  # type: ignore[unreachable]  # which makes it a generator
+        del error  # its traceback contains this frame: avoid a cycle
+    yield  # type: ignore[unreachable]  # makes this a generator

@@ -1,4 +1,4 @@
-"""One epoch of a run after another: what `Run.epoch` and the loaders have in common."""
+"""The epochs of a run, for `Run.epoch` and the loaders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDING = frozenset({"take", "take_tokens", "take_while"})  # stages that end be
 
 
 def is_endless(chain: Chain) -> bool:
-    """Whether a pipeline never ends, as far as its stages tell without reading."""
+    """Return whether a pipeline never ends, as far as its stages show without reading."""
     for call, machine in zip(reversed(chain.calls), reversed(chain.machines), strict=True):
         if machine.length is not None:
             return bool(machine.length == math.inf)
@@ -27,7 +27,7 @@ def is_endless(chain: Chain) -> bool:
 
 
 def items_in_epoch(chain: Chain, state: State) -> int:
-    """How many items of its epoch come before a state; 0 if that can't be known without reading."""
+    """Return how many items of its epoch precede a state; 0 if unknown without reading the data."""
     machine, length = chain.machine, chain.machine.length
     if length is None or length == math.inf:
         return 0 if machine.epoch(state.position) else state.items
@@ -38,15 +38,15 @@ def items_in_epoch(chain: Chain, state: State) -> int:
 
 
 def renumbered(state: State, left: int) -> State:
-    """The same position, as if the `left` items before the next epoch had been delivered."""
+    """Return the same position, with `left` more items counted, up to the next epoch."""
     items = state.items + left
     rebased = Rebased(items, state.own_items)
     return State(state.stages, items, state.position, state.skipped, rebased, state.rank)
 
 
 def passed_over(machine: Machine[Any], state: State, left: int) -> State:
-    """The state `left` items on, across ends of the stream. The machine has random access."""
-    assert machine.skip is not None, "without random access items are read"
+    """Return the state `left` items on, across ends of the stream. It needs random access."""
+    assert machine.skip is not None, "without random access, items are read"
     position, items = state.position, state.items + left
     while left:
         position, passed = machine.skip(position, left)
@@ -57,7 +57,7 @@ def passed_over(machine: Machine[Any], state: State, left: int) -> State:
 
 
 def next_epoch(machine: Machine[Any], position: Position) -> Position:
-    """Where the next epoch begins."""
+    """Return the state at which the next epoch begins."""
     return machine.init(machine.epoch(position) + 1)
 
 
@@ -72,7 +72,7 @@ class _Run(Protocol):
 
 
 class EpochLoader:
-    """A run, and which of its epochs it is in."""
+    """A run, and the epoch that it is in."""
 
     def __init__(self, run: _Run) -> None:
         self._run = run
@@ -83,16 +83,16 @@ class EpochLoader:
 
     @property
     def epoch(self) -> int:
-        """The epoch that the run is in."""
+        """The current epoch of the run."""
         return self._machine.epoch(self._run.state.position)
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing of its epoch comes before where the run is."""
+        """Whether no item of the current epoch has been delivered."""
         return not begun(self._machine, self._run.state.position)
 
     def advance(self, epoch: int | None = None) -> None:
-        """Go to where an epoch begins, by default the next one."""
+        """Go to the beginning of an epoch, by default the next one."""
         state = self._run.state
         epoch = self.epoch + 1 if epoch is None else epoch
         position = self._machine.init(epoch)

@@ -9,21 +9,21 @@ from lazyckpt.core.secrets import masked
 
 
 class PipelineError(Exception):
-    """Base of every error that lazyckpt raises itself. No message has a secret in it."""
+    """Base class of all errors that lazyckpt itself raises. Messages never contain credentials."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*[masked(each) if isinstance(each, str) else each for each in args])
 
 
 class ArgumentError(PipelineError, TypeError, ValueError):
-    """An argument of a stage has the wrong type or value; caught as either kind."""
+    """Invalid stage argument. A subclass of both `TypeError` and `ValueError`."""
 
 
 class Exhausted(PipelineError):
-    """Raised by `lazyckpt.step` where the stream has ended.
+    """The stream has ended; raised by `lazyckpt.step`.
 
-    `state` is that of the end, with everything consumed. Stepping from it
-    raises this again, with the same state.
+    `state` is the state at the end, with everything consumed. Stepping from it raises this error
+    again, with the same state.
     """
 
     def __init__(self, state: Any) -> None:
@@ -35,11 +35,11 @@ class Exhausted(PipelineError):
 
 
 class SourceChanged(PipelineError, RuntimeError):
-    """The data aren't what they were. `on_error="skip"` raises it too."""
+    """The data have changed since the pipeline was built. Raised also with `on_error="skip"`."""
 
 
 class StorageError(PipelineError, OSError):
-    """Data couldn't be read from where they are: a disk, a server. `on_error="skip"` raises it."""
+    """The storage (a disk or a server) could not be read. Raised also with `on_error="skip"`."""
 
 
 class InvalidState(PipelineError, ValueError):
@@ -47,27 +47,27 @@ class InvalidState(PipelineError, ValueError):
 
 
 class StateMismatch(InvalidState):
-    """A state belongs to another pipeline; the message names what differs."""
+    """A state belongs to a different pipeline; the message names the differences."""
 
 
 class TicketError(PipelineError, ValueError):
-    """A ticket is refused: used already, of another run, of before a resume, or given again."""
+    """A ticket is used up, belongs to a different run, is older than a resume, or was reissued."""
 
 
 class TooManyInFlight(PipelineError, TimeoutError):
-    """No item can be given before one that is in flight is finished, and none was in time."""
+    """Too many items are in flight, and none was finished in time."""
 
 
 class WorkerDied(PipelineError, RuntimeError):
-    """A worker of an executor ended without being asked to. The run can go on, with new ones."""
+    """A worker of an executor died. The run can continue, with new workers."""
 
 
 class WorkerTimeout(PipelineError, TimeoutError, RuntimeError):
-    """A worker of an executor gave nothing within `timeout`. The run can go on, with new ones."""
+    """A worker of an executor returned nothing within `timeout`. The run can continue."""
 
 
 class RankMissing(PipelineError, TimeoutError, RuntimeError):
-    """A rank did not come to an agreement within `timeout`. `ranks` says which."""
+    """A rank didn't respond within `timeout`. `ranks` lists the missing ranks."""
 
     def __init__(self, message: str, ranks: Iterable[int]) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ class RankMissing(PipelineError, TimeoutError, RuntimeError):
 
 
 class RankFailed(PipelineError, RuntimeError):
-    """Other ranks raise an error at an item that this rank has. `ranks` says which."""
+    """Other ranks failed on an item that succeeded here. `ranks` lists the failing ranks."""
 
     def __init__(self, message: str, ranks: Iterable[int]) -> None:
         super().__init__(message)

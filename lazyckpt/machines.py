@@ -1,4 +1,4 @@
-"""What an author of combinators needs: how machines are made, and what they say of themselves."""
+"""For authors of combinators: functions that build machines, and the types that describe them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The facade: pipelines and stages as users hold them, and the decorators that make combinators."""
+"""The public classes of pipelines and stages, and `run`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Taken = TypeVar("Taken", contravariant=True)
 
 
 class Stage(Chain, Generic[Taken, Given]):
-    """One or more combinators without a source: a reusable piece of a pipeline.
+    """One or more combinators without a source: a reusable part of a pipeline.
 
     >>> import lazyckpt as lz
     >>> pairs = lz.batch(2) | lz.map(sum)
@@ -71,23 +71,23 @@ class Stage(Chain, Generic[Taken, Given]):
         return source(data) | self
 
     def __call__(self, data: Pipeline[Taken] | Iterable[Taken]) -> Pipeline[Given]:
-        """What `data | stage` is, for `toolz.pipe` and its like."""
+        """Return `data | stage`, for `toolz.pipe` and similar helpers."""
         if isinstance(data, Stage):
             return data | self  # type: ignore[return-value]  # a fragment, as by toolz.compose
         return data | self if isinstance(data, Pipeline) else self.__ror__(data)
 
-    if not TYPE_CHECKING:  # to a type checker a stage is no iterable
+    if not TYPE_CHECKING:  # for type checkers, a stage is not iterable
 
         def __iter__(self):
             raise TypeError(f"{self!r} has no source to iterate over; write source(data) | ...")
 
 
 if TYPE_CHECKING:
-    # To type checkers alone: stages that give, of an item of any type, that or something made
-    # of it, as no `Stage[A, B]` can say. `Taken` is what they ask of it, `object` for nothing.
+    # For type checkers only: stages that take items of any type, and yield them or something made
+    # of them; `Stage[A, B]` can't express that. `Taken` is the required type, `object` for any.
 
     class Keeping(Stage[Taken, Any]):
-        """Gives what it takes."""
+        """Yields items as it takes them."""
 
         @overload
         def __or__(self: Keeping[object], other: Next) -> Next: ...
@@ -105,7 +105,7 @@ if TYPE_CHECKING:
         def __ror__(self, data: Iterable[Any]) -> Pipeline[Any]: ...
 
     class Listing(Stage[Taken, Any]):
-        """Gives lists of what it takes."""
+        """Yields lists of the items it takes."""
 
         @overload
         def __ror__(self: Listing[object], data: Iterable[A]) -> Pipeline[list[A]]: ...
@@ -114,22 +114,22 @@ if TYPE_CHECKING:
         def __ror__(self, data: Iterable[Any]) -> Pipeline[Any]: ...
 
     class Grouping(Stage[Taken, Any], Generic[Taken, Key]):
-        """Gives lists of what it takes, with keys."""
+        """Yields lists of the items it takes, with keys."""
 
         def __ror__(self: Grouping[A, K], data: Iterable[A]) -> Pipeline[tuple[K, list[A]]]: ...
 
     class Numbering(Stage[object, Any]):
-        """Gives what it takes, with numbers."""
+        """Yields the items it takes, with numbers."""
 
         def __ror__(self, data: Iterable[A]) -> Pipeline[tuple[int, A]]: ...
 
     class Sliding(Stage[object, Any]):
-        """Gives tuples of what it takes."""
+        """Yields tuples of the items it takes."""
 
         def __ror__(self, data: Iterable[A]) -> Pipeline[tuple[A, ...]]: ...
 
     class Unbatching(Stage[object, Any]):
-        """Gives what is in the lists that it takes."""
+        """Yields the contents of the lists it takes."""
 
         @overload
         def __ror__(self, data: Iterable[list[A]]) -> Pipeline[A]: ...
@@ -148,11 +148,12 @@ else:
 
 
 class Pipeline(Chain, Generic[Given]):
-    """A source and what is done to its items: a value, lazy, iterable, sliceable.
+    """A lazy, immutable description of a data source and the stages applied to it.
 
-    Made by a source combinator and `|`. Iterating starts a new walk each time, so a
-    pipeline is no iterator: `next(iter(pipeline))` is its first item, where
-    `next(pipeline)` is a TypeError. `lazyckpt.run` starts a walk that can stop and resume.
+    It is made by a source combinator and `|`, and can be iterated, and sliced if it has random
+    access. Iterating starts from the beginning each time, so a pipeline is not an iterator:
+    `next(iter(pipeline))` is its first item, and `next(pipeline)` raises a TypeError.
+    `lazyckpt.run` starts an iteration that can stop and resume.
 
     >>> import lazyckpt as lz
     >>> squares = lz.source(range(10)) | lz.map(lambda x: x * x)
@@ -194,9 +195,9 @@ class Pipeline(Chain, Generic[Given]):
     def __len__(self) -> int:
         length = self.machine.length
         if length is None:
-            raise TypeError(f"{self!r} has no len(): only reading it tells")
+            raise TypeError(f"{self!r} has no len(): it can't be known without reading the data")
         if length == math.inf:
-            raise TypeError(f"{self!r} has no len(): it is endless; take(n) ends it")
+            raise TypeError(f"{self!r} has no len(): it is endless; use take(n) to end it")
         return int(length)
 
     @overload
@@ -204,7 +205,7 @@ class Pipeline(Chain, Generic[Given]):
     @overload
     def __getitem__(self, index: slice) -> Pipeline[Given]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> Given | Pipeline[Given]:
-        """One item, computed alone; or a slice, as a pipeline."""
+        """Return one item, computed alone; or for a slice, a pipeline."""
         if isinstance(index, slice):
             return self._slice(index)
         machine = self.machine
@@ -227,7 +228,7 @@ class Pipeline(Chain, Generic[Given]):
         stride = 1 if stride is None else operator.index(stride)
         if stride < 1:
             raise ArgumentError(
-                f"a slice of a pipeline goes forward: its step must be >= 1, got {stride}"
+                f"a pipeline can only be sliced forwards: step must be >= 1, got {stride}"
             )
         start = 0 if start is None else operator.index(start)
         result = self
@@ -248,32 +249,32 @@ def run(
     executor: Executor | None = None,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> Run[T]:
-    """Run a pipeline from a state on: an iterator that knows its own state.
+    """Start a run of a pipeline, optionally from a saved state.
 
-    A resume re-reads what the stages say that they re-read, and no more.
+    A resume re-reads only what the stages document.
 
-    With `on_error="skip"` an item is left out where the function of a `map`,
-    `starmap`, `random_map`, `tap`, `filter`, `flat_map` or `interleave_map` fails, a
-    `collate` or an index of the source, and counted in `Run.skipped` and in the
-    state; of an iterable that fails midway, the rest counts as one. An item counts as
-    one that fails at which a worker of `processes` dies or hangs, and so does what a
-    packer drops for its length (`overflow="drop"`, `drop_longer`). Other errors are
-    raised: of `take_while`, `scan`, `flat_scan`, vectorized maps, streams, and
-    within the parts of a `zip`, as they would shift it.
+    `on_error="skip"` skips an item if indexing the source, a `collate`, or the function of a `map`,
+    `starmap`, `random_map`, `tap`, `filter`, `flat_map` or `interleave_map` raises. Skipped items
+    are counted in `Run.skipped` and in the state. If an iterable fails partway, its remaining
+    items count as one. An item also counts as failed if it kills or hangs its worker in
+    `processes`, or if a packing stage drops it for its length (`overflow="drop"`, `drop_longer`).
+    Other errors are still raised: in `take_while`, `scan`, `flat_scan`, vectorized maps and
+    streams, and within the parts of a `zip`, because skipping there would shift other items.
 
     Args:
-        pipeline: What to run.
-        state: Where to go on, as a `State`, its JSON text or its dict; None is the beginning.
-        strict: Whether to refuse a state of another pipeline.
-        executor: Who makes the items: `inline()`, `threads(...)`, `processes(...)`, ...
-        on_error: "raise", or "skip" to leave out what fails.
+        pipeline: The pipeline to run.
+        state: State to resume from, as a `State`, its JSON string or its dict; None to start at
+            the beginning.
+        strict: If True, reject a state that belongs to a different pipeline.
+        executor: How items are computed: `inline()`, `threads(...)`, `processes(...)`, ...
+        on_error: "raise", or "skip" to skip failing items.
 
     Returns:
         A `Run`: an iterator and a context manager, with `state`.
 
     Raises:
-        StateMismatch: The state belongs to another pipeline, and `strict` is set.
-        InvalidState: The state is damaged, or doesn't fit.
+        StateMismatch: If the state belongs to a different pipeline, and `strict` is set.
+        InvalidState: If the state is damaged, or doesn't fit.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(6)) | lz.batch(2)
@@ -305,12 +306,12 @@ def _stage(other: Any) -> Stage[Any, Any]:
         return other
     if isinstance(other, Pipeline):
         raise ArgumentError(
-            f"{brief(other)} has a source of its own and can't follow `|`; "
-            "zip, concat and their like join pipelines"
+            f"{brief(other)} has its own source and can't follow `|`; "
+            "use zip, concat or similar to join pipelines"
         )
     name = getattr(other, "__name__", "")
     if name in registry and registry[name].public is other:
-        raise ArgumentError(f"{name} is not called; write | {name}(...)")
+        raise ArgumentError(f"{name} must be called: write | {name}(...)")
     if callable(other):
-        raise ArgumentError(f"{show(other)} is no stage; did you mean | map({show(other)})?")
-    raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is no stage")
+        raise ArgumentError(f"{show(other)} is not a stage; did you mean | map({show(other)})?")
+    raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is not a stage")

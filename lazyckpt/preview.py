@@ -1,4 +1,4 @@
-"""`head`: the first items of a pipeline, to look at."""
+"""`head`: a preview of the first items of a pipeline."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from lazyckpt.run import Run
 
 T = TypeVar("T")
 
-_SHOWN = 50  # items that a table has
+_SHOWN = 50  # items per table
 _NAMES = ("item", "type", "shape", "dtype", "size", "values")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Head(Generic[T]):
-    """The first items of a pipeline. `head` makes it.
+    """The first items of a pipeline, as returned by `head`.
 
     Attributes:
-        items: They themselves.
-        error: What the item behind them raised, if it did.
+        items: The items.
+        error: The error raised by the item after them, if any.
     """
 
     items: list[T]
@@ -51,7 +51,7 @@ class Head(Generic[T]):
         return Table(_NAMES, rows)
 
     def to_text(self, width: int = 80) -> str:
-        """The table for a terminal of so many columns."""
+        """Return the table for a terminal of a given number of columns."""
         return f"{self._title}\n{self._table().to_text(width, '  ')}"
 
     def __str__(self) -> str:
@@ -68,18 +68,18 @@ class Head(Generic[T]):
 
 
 def head(pipeline: Pipeline[T], n: int = 3) -> Head[T]:
-    """The first items with their types, shapes, dtypes, sizes and first values.
+    """Show the first items with their types, shapes, dtypes, sizes and first values.
 
-    Reads what these items take and nothing more. Where one can't be made, those before it
-    are there, and the error in its place.
+    It reads only the data for these items. If an item raises, the items before it are shown, and
+    the error in its place.
 
     Args:
-        pipeline: Where to look.
-        n: How many items, an int >= 1.
+        pipeline: The pipeline to look at.
+        n: Number of items, an int >= 1.
 
     Returns:
         A `Head`: a table in a notebook, in a terminal and as `str`; its `items` are the items.
-        Bytes are those of the values: of arrays and text without Python's own.
+        Bytes are those of the values: of arrays and strings, without Python's overhead.
 
     >>> import lazyckpt as lz
     >>> print(lz.head(lz.source(["a b", "c"]) | lz.map(str.split)))
@@ -103,5 +103,5 @@ def head(pipeline: Pipeline[T], n: int = 3) -> Head[T]:
 def _message(error: Exception) -> str:
     try:
         return masked(str(error))
-    except Exception:  # of somebody's own __str__
+    except Exception:  # a user's own __str__
         return ""

@@ -27,12 +27,11 @@ T = TypeVar("T")
 
 
 class Run(Iterator[T], Pictured):
-    """An iterator over a pipeline that knows where it is. `lazyckpt.run` makes it.
+    """An iterator over a pipeline that knows its position. Create it with `lazyckpt.run`.
 
-    Its state is that after the last delivered item, whenever you read it. After an
-    error it still is, and iterating again tries the same item again. Leaving a loop
-    early loses nothing: the next loop goes on. A run is for one thread at a time; to
-    have states in another thread, take them from `with_state`.
+    `state` always reflects the last delivered item, also after an error; iterating again then
+    tries the failed item again. Leaving a loop early loses nothing: the next loop continues. A run
+    is not thread-safe; to use states in another thread, take them from `with_state`.
     """
 
     def __init__(
@@ -55,23 +54,22 @@ class Run(Iterator[T], Pictured):
 
     @property
     def pipeline(self) -> Chain:
-        """What it runs: since `change`, what it was changed to."""
+        """The pipeline of the run; after `change`, the new one."""
         return self._delivery.pipeline
 
     @property
     def state(self) -> State:
-        """The state after the last delivered item. Reading it disturbs nothing."""
+        """The state after the last delivered item. Reading it has no side effects."""
         return self._delivery.state()
 
     @property
     def skipped(self) -> Skipped:
-        """How many items were left out before the last delivered one, as an int.
+        """Number of items skipped before the last delivered one, as an int.
 
-        Its `first` are texts of the first 8, or of fewer if they are long: the
-        stage, the position just behind the item, as a state would have it there,
-        and the error. They are part of the state, and so count for the whole stream,
-        however often it was resumed: what is read again is not counted again. They
-        don't depend on the executor.
+        Its `first` describes the first 8 of them, or fewer if descriptions are long: the stage, the
+        position just after the item, as a state would contain it, and the error. These are part of
+        the state. So they cover the whole stream, over any number of resumes, and items that are
+        re-read are not counted again. They don't depend on the executor.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(["1", "b", "3"]) | lz.map(int), on_error="skip")
@@ -84,10 +82,10 @@ class Run(Iterator[T], Pictured):
 
     @property
     def stats(self) -> Stats:
-        """How fast the run is, and how much its consumer waits. Any thread may read it.
+        """Throughput of the run, and the time its consumer waits. Any thread may read it.
 
-        Workers' waits are always measured. Without workers the time in `next` is measured
-        from the first read on, for about 0.1 µs an item; so read it once before the loop.
+        With workers, waiting is always measured. Without workers, the time in `next` is measured
+        from the first read on, for about 0.1 µs per item; so read it once before the loop.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(range(10)))
@@ -98,42 +96,41 @@ class Run(Iterator[T], Pictured):
         return self._delivery.stats()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, for any checkpointer.
+        """Return the state as a dict, for any checkpointer.
 
         Returns:
-            A flat dict of ints and texts.
+            A flat dict of ints and strings.
         """
         return flat(self.state)
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
-        """Go to a state, before, within or after iteration. A loop under way goes on from there.
+        """Go to a state, before, during or after iteration. A running loop continues from there.
 
         Args:
-            state: A `State`, its JSON text or its dict.
+            state: A `State`, its JSON string or its dict.
 
         Raises:
-            StateMismatch: The state is another pipeline's.
-            InvalidState: It is no state, or does not fit the pipeline.
+            StateMismatch: If the state belongs to a different pipeline.
+            InvalidState: If it is not a state, or doesn't fit the pipeline.
         """
         self._delivery.go_to(self._fitting(state))
 
     def change(self, pipeline: Chain) -> None:
-        """Go on as another pipeline, from the next item on. A loop under way goes on too.
+        """Replace the pipeline, from the next item on. A running loop continues.
 
-        The state is carried over as `rebase` does: what was delivered stays delivered, what
-        was ahead is made again by the new pipeline, with new workers where there are some.
-        Where the rest of the items would not follow exactly, nothing changes. A function
-        is another one if its code differs, or a value that it holds. On several
-        ranks all change after the same item. To see again what a run gave, keep the
-        pipeline and the state of each change: `trace`, `seen` and `replay` take those of
-        one stretch.
+        The state is carried over as by `rebase`. Items already delivered stay delivered. Items
+        computed ahead are computed again by the new pipeline, with new workers if there are any.
+        If the rest of the items would not follow exactly, nothing changes. A function counts as
+        different if its code or a value that it holds differs. On several ranks, all ranks must
+        change after the same item. To see later what a run delivered, keep the pipeline and the
+        state of each change: `trace`, `seen` and `replay` take those of one stretch.
 
         Args:
-            pipeline: What comes now; nothing happens if the run has an equal one.
+            pipeline: The new pipeline; nothing happens if it equals the current one.
 
         Raises:
-            StateMismatch: A state cannot follow; with the reason.
-            PipelineError: The run is closed, or an item is being made.
+            StateMismatch: If the state can't be carried over; the message says why.
+            PipelineError: If the run is closed, or an item is being computed.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(range(10)) | lz.batch(2))
@@ -149,15 +146,15 @@ class Run(Iterator[T], Pictured):
             self._delivery.go_to(followed(self.state, found, self.pipeline), found)
 
     def advance(self, n: int) -> None:
-        """Go on behind the next n items: at once with random access, else by making them.
+        """Skip the next `n` items: immediately with random access, otherwise by computing them.
 
-        Workers make them too where they are few, for that is sooner done.
+        With random access, workers still compute a few items if that is faster than a restart.
 
         Args:
-            n: How many, an int >= 0.
+            n: Number of items, an int >= 0.
 
         Raises:
-            IndexError: Fewer are left.
+            IndexError: If fewer items are left.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(range(10**9)))
@@ -174,33 +171,33 @@ class Run(Iterator[T], Pictured):
             raise IndexError(f"Run.advance: n={brief(n)}, but only {passed:,} items are left")
 
     def with_state(self) -> Iterator[tuple[T, State]]:
-        """Each item together with the state after it."""
+        """Yield each item together with the state after it."""
         delivery = self._delivery
         delivery.check_open()
         for item in self:
             try:
                 state = delivery.state()
-            except BaseException:  # the item has gone no further, so it comes again
+            except BaseException:  # the item was not delivered, so deliver it again
                 delivery.take_back()
                 raise
             yield item, state
 
     def epoch(self, size: int | None = None) -> Iterator[T]:
-        """The rest of this epoch, or the next one where nothing is left.
+        """Yield the rest of the current epoch, or all of the next one if nothing is left.
 
-        An epoch is a pass over the stream, each in a new order if it is shuffled; or
-        it has `size` items, across the ends of the stream, and the epochs begin after
-        each multiple of them. Where the run is in its epoch follows from its state, so
-        a call gives the same before and after a resume: at item 3 of 5, 2 items.
+        An epoch is one pass over the stream, each in a new order if it is shuffled. With `size`, an
+        epoch has that number of items, across the ends of the stream, and ends after each multiple
+        of it. The position within an epoch follows from the state, so a call yields the same items
+        before and after a resume: at item 3 of 5, it yields 2 items.
 
         Args:
-            size: How many items an epoch has.
+            size: Number of items per epoch; None for one pass.
 
         Returns:
             An iterator over the items.
 
         Raises:
-            PipelineError: A pass over the stream is empty, and `size` is given.
+            PipelineError: If a pass over the stream is empty, and `size` is given.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(["a", "b", "c"]))
@@ -227,35 +224,35 @@ class Run(Iterator[T], Pictured):
             ):
                 return
             if fresh and given == before:
-                raise PipelineError(f"epoch(size={size}): an epoch of the stream is empty")
+                raise PipelineError(f"epoch(size={size}): a pass over the stream is empty")
             epochs.advance()
             fresh = True
 
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:
-        """A context in which workers may make items ahead, where the executor is `gated`. Nests."""
+        """Return a context in which workers of a `gated` executor compute items ahead. It nests."""
         return Buffering(self.unpause, self.pause)
 
     def pause(self) -> None:
-        """Make nothing ahead from now on.
+        """Stop computing items ahead.
 
-        Threads finish what they are at, and processes what they have been given. Items that
-        you wait for are still made. Each `pause` needs an `unpause`, as a lock does.
+        Threads finish their current item, and processes the items already sent to them. Items that
+        you wait for are still computed. Each `pause` needs an `unpause`, as with a lock.
         """
         if (session := self._delivery.session) is not None:
             session.add_buffering(-1)
 
     def unpause(self) -> None:
-        """Make items ahead again, or for the first time where the executor is `gated`."""
+        """Compute items ahead again, or for the first time if the executor is `gated`."""
         if (session := self._delivery.session) is not None:
             session.add_buffering(1, fill=not self._delivery.is_closed)
 
     def close(self) -> None:
         """Release everything that is open: files, threads, processes.
 
-        A signal's handler and the pipeline's own functions may close it too: no item
-        is delivered after that, and one that is being made comes again. The state
-        stays readable. Entering the run opens it again, with what workers had ready.
+        It is safe to call from a signal handler or from the pipeline's own functions. No item is
+        delivered after that, and an item in progress is delivered after reopening. The state stays
+        readable. Entering the run reopens it, with the items that workers had ready.
         """
         self._delivery.close()
 
@@ -271,20 +268,20 @@ class Run(Iterator[T], Pictured):
         return lasting(self._delivery.blocks)
 
     def __next__(self) -> T:
-        if get_ident() != self._thread:  # two in one chain of C code would end it, or worse
+        if get_ident() != self._thread:  # two threads in one chain of C code would end it, or worse
             self._delivery.check_free()
             self._items, self._thread = lasting(self._delivery.blocks), get_ident()
         while True:
             try:
                 return next(self._items)
-            except StopIteration:  # also after an interrupt, and where a state was loaded
+            except StopIteration:  # also after an interrupt, or after a state was loaded
                 self._items = lasting(self._delivery.blocks)
                 self._delivery.check_open()
                 if self._delivery.is_ended:
                     raise
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")
+        raise TypeError("a run can't be pickled or copied; use its state or state_dict()")
 
     def __repr__(self) -> str:
         return f"<run of {self.pipeline!r}, {plural(self._delivered, 'item')} delivered>"
@@ -292,14 +289,14 @@ class Run(Iterator[T], Pictured):
     def _legend(self) -> Legend:
         try:
             state = self.state
-        except Exception as error:  # of what no state can hold
+        except Exception as error:  # a state that can't be stored
             found = plural(self._delivered, "item"), f"{type(error).__name__}: {error}"
             return Legend(self.pipeline, {}, found)
         told = state._legend()
         return told._replace(stages=self.pipeline, share=self._share(state))
 
     def _share(self, state: State) -> float | None:
-        """How much of the epoch is done, if its length is known."""
+        """Return the completed share of the epoch, if its length is known."""
         machine, items = self.pipeline.machine, state.own_items
         if not machine.length or machine.length == inf or items is None:
             return None
@@ -312,7 +309,7 @@ class Run(Iterator[T], Pictured):
 
 
 class Buffering(AbstractContextManager[None]):
-    """A context that can be entered again and again, within itself too."""
+    """A context that can be entered repeatedly, also within itself."""
 
     def __init__(self, unpause: Callable[[], None], pause: Callable[[], None]) -> None:
         self._unpause, self._pause = unpause, pause

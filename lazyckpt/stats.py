@@ -1,4 +1,4 @@
-"""How fast a run is, and who waits for whom."""
+"""Throughput and waiting times of a run."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 
 class Stats(NamedTuple):
-    """How fast a run is. The difference of two is about the time between them.
+    """Throughput of a run. Subtract two `Stats` to measure the interval between them.
 
     Attributes:
-        items: How many items the run has delivered, those before a resume not counted.
-        seconds: How long that took, from when the first was asked for to now, or to the
-            end. While the run is closed, or at its end, no time passes.
+        items: Number of items delivered by this run, without those before a resume.
+        seconds: Seconds from the first request for an item until now, or until the end. Time while
+            the run is closed or at its end doesn't count.
         waited: Seconds that the consumer waited for items.
-        watched: Seconds in which it was known whether the consumer waited.
-        ready: About how many items are made and ready to be delivered.
-        skipped: How many items were left out, as `Run.skipped` counts them.
-        restarts: How often a worker died or hung, so that new ones started.
+        watched: Seconds during which waiting was measured.
+        ready: Approximate number of items computed and ready to be delivered.
+        skipped: Number of skipped items, as in `Run.skipped`.
+        restarts: Number of times that workers were restarted because one died or hung.
     """
 
     items: int = 0
@@ -34,12 +34,12 @@ class Stats(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Items a second."""
+        """Items per second."""
         return self.items / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def waiting(self) -> float:
-        """The share of the time that the consumer waited, from 0 to 1; NaN where unknown."""
+        """Share of the time that the consumer waited, from 0 to 1; NaN if unknown."""
         return min(1.0, self.waited / self.watched) if self.watched > 0 else nan
 
     def __sub__(self, earlier: Stats) -> Stats:
@@ -55,12 +55,12 @@ class Stats(NamedTuple):
 
 
 class RunClock:
-    """How long a run was under way, and how long its consumer waited.
+    """Measures how long a run was active, and how long its consumer waited.
 
     Attributes:
-        waited: Seconds.
-        is_watching: Whether the waiting is measured item by item. With workers it is
-            measured chunk by chunk, in any case.
+        waited: Seconds that the consumer waited.
+        is_watching: Whether waiting is measured item by item. With workers it is always measured
+            chunk by chunk.
     """
 
     __slots__ = ("_before", "_begun", "_unwatched", "is_watching", "waited")
@@ -69,15 +69,15 @@ class RunClock:
         self.waited, self.is_watching = 0.0, False
         self._begun: float | None = None
         self._before = 0.0
-        self._unwatched: float | None = None  # seconds before anybody watched
+        self._unwatched: float | None = None  # seconds before waiting was measured
 
     def start(self) -> None:
-        """Let time pass, if it doesn't."""
+        """Start the clock, unless it is running."""
         if self._begun is None:
             self._begun = perf_counter()
 
     def stop(self) -> None:
-        """Let no time pass until the next start."""
+        """Stop the clock until the next start."""
         self._before, self._begun = self.seconds, None
 
     @property
@@ -86,19 +86,19 @@ class RunClock:
         return self._before if begun is None else self._before + perf_counter() - begun
 
     def watch(self, seconds: float) -> float:
-        """Watch from now on, so many seconds after the start, and say for how long it did."""
+        """Start to measure waiting; return for how many seconds it has been measured."""
         if self._unwatched is None:
             self._unwatched, self.is_watching = seconds, True
         return seconds - self._unwatched
 
     def add_wait(self, seconds: float) -> None:
-        """Count a wait for a chunk of items, as all of the run's waits are."""
+        """Add a wait for a chunk of items, which all of the run's waits are."""
         self.waited += seconds
         if self._unwatched is None:
             self._unwatched = 0.0
 
     def timed(self, items: Iterator[T]) -> Iterator[T]:
-        """The items; what each takes is time that the consumer waits."""
+        """Yield the items; the time that each takes counts as waiting."""
         begun = perf_counter()
         for item in items:
             self.waited += perf_counter() - begun

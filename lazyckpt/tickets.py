@@ -1,4 +1,4 @@
-"""Items in flight: each is given with a ticket, and comes again until it is finished."""
+"""Items in flight: each is delivered with a ticket, and again until it is finished."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ T = TypeVar("T")
 
 
 class Ticket(NamedTuple):
-    """What an item is finished with: two texts and two ints, which go through any process.
+    """A receipt for one item, to pass to `Tracked.ack`.
 
-    - `tracker`: the name of the run that it is of, the same after a resume
-    - `session`: the name of its time between two resumes
-    - `number`: how many items came before the item
-    - `attempt`: how often the item was given before in that time
+    It is a tuple of two strings and two ints, so you can send it to any process.
+
+    - `tracker`: name of the run, the same after a resume
+    - `session`: name of the time between two resumes
+    - `number`: number of items before this item
+    - `attempt`: how often the item was delivered before in this session
     """
 
     tracker: str
@@ -33,13 +35,13 @@ class Ticket(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Given(Generic[T]):
-    """An item that was given, and is not finished.
+    """An item that was delivered, and is not finished.
 
     Attributes:
-        item: It.
+        item: The item.
         before: The state before it.
-        attempt: How often it was given before.
-        is_back: Whether its ticket was given back.
+        attempt: How often it was delivered before.
+        is_back: Whether its ticket was returned with `nack`.
     """
 
     item: T
@@ -49,17 +51,17 @@ class _Given(Generic[T]):
 
 
 class InFlight(Generic[T]):
-    """The items of one session that were given, and are not finished. It holds no lock.
+    """The items of one session that were delivered, and are not finished. It holds no lock.
 
     Args:
-        tracker: The name of the run.
-        after: The state where the session begins.
-        timeout: Seconds after which an item is given again.
-        clock: What tells the time.
+        tracker: Name of the run.
+        after: The state at which the session begins.
+        timeout: Seconds after which an item is delivered again.
+        clock: Function that returns the time.
 
     Attributes:
-        tracker: The name of the run.
-        after: The state after the last item that was given for the first time.
+        tracker: Name of the run.
+        after: The state after the last item that was delivered for the first time.
     """
 
     def __init__(
@@ -68,35 +70,35 @@ class InFlight(Generic[T]):
         self.tracker, self.after = tracker, after
         self._session, self._timeout, self._clock = new_name(), timeout, clock
         self._given: dict[int, _Given[T]] = {}  # by number, in rising order
-        self._deadlines: dict[int, float] = {}  # by number, the first to come first
-        self._due: set[int] = set()  # to be given again
+        self._deadlines: dict[int, float] = {}  # by number, earliest first
+        self._due: set[int] = set()  # to be delivered again
 
     def __len__(self) -> int:
         return len(self._given)
 
     @property
     def oldest(self) -> int | None:
-        """The number of the first one."""
+        """Return the number of the oldest item."""
         return next(iter(self._given), None)
 
     @property
     def base(self) -> State:
-        """The state before the first one, or after all that were given."""
+        """Return the state before the oldest item, or after all that were delivered."""
         return next((each.before for each in self._given.values()), self.after)
 
     @property
     def finished(self) -> list[tuple[int, int]]:
-        """Ranges of items behind the first one that are finished."""
+        """Return ranges of finished items after the oldest one in flight."""
         edges = pairwise([*self._given, self.after.items])
         return [(a + 1, b) for a, b in edges if a + 1 < b]
 
     @property
     def next_deadline(self) -> float:
-        """When the next one is to be given again; infinity if that is not known."""
+        """Return when the next item is to be delivered again; infinity if unknown."""
         return next(iter(self._deadlines.values()), inf)
 
     def next_due(self) -> int | None:
-        """The number of the first one to be given again: it was given back, or its time is up."""
+        """Return the number of the first item to deliver again: after a `nack`, or timed out."""
         while self._deadlines and self.next_deadline <= self._clock():
             number = next(iter(self._deadlines))
             del self._deadlines[number]
@@ -104,15 +106,15 @@ class InFlight(Generic[T]):
         return min(self._due, default=None)
 
     def give(self, item: T, after: State) -> tuple[Ticket, T]:
-        """Give an item for the first time, after which the run is in a state."""
+        """Deliver an item for the first time; the run is then in the state `after`."""
         number, found = self.after.items, _Given(item, self.after)
-        # An interrupt may come at any time: then the item is made again.
+        # An interrupt may come at any time: then the item is computed again.
         self._given[number] = found
         self.after = after
         return self._ticketed(number, found)
 
     def give_again(self, number: int) -> tuple[Ticket, T]:
-        """Give one again that is due."""
+        """Deliver an item again that is due."""
         found = self._given[number]
         found.attempt += not found.is_back
         found.is_back = False
@@ -120,14 +122,14 @@ class InFlight(Generic[T]):
         return self._ticketed(number, found)
 
     def finish(self, ticket: Any) -> None:
-        """Let one go; a `TicketError` for a ticket of none."""
+        """Remove a finished item; raise a `TicketError` if its ticket is not valid."""
         number = self._number("ack", ticket)
         del self._given[number]
         self._deadlines.pop(number, None)
         self._due.discard(number)
 
     def take_back(self, ticket: Any) -> None:
-        """Have one given again; a `TicketError` for a ticket of none."""
+        """Mark an item for redelivery; raise a `TicketError` if its ticket is not valid."""
         number = self._number("nack", ticket)
         found = self._given[number]
         found.attempt, found.is_back = found.attempt + 1, True
@@ -140,27 +142,25 @@ class InFlight(Generic[T]):
         return Ticket(self.tracker, self._session, number, found.attempt), found.item
 
     def _number(self, name: str, ticket: Any) -> int:
-        """The number of the item that a ticket is for."""
+        """Return the number of a ticket's item."""
         found = _ticket(name, ticket)
         if found.tracker != self.tracker:
-            raise TicketError(f"{name}: {found} is of another run")
+            raise TicketError(f"{name}: {found} belongs to a different run")
         if found.session != self._session:
             raise TicketError(
-                f"{name}: {found} is from before a resume: unless it was finished then, "
-                f"item {found.number:,} comes again, with another ticket"
+                f"{name}: {found} is from before a resume: unless it was finished by then, "
+                f"item {found.number:,} is delivered again, with a new ticket"
             )
         item = self._given.get(found.number)
         if item is None and 0 <= found.number < self.after.items:
-            raise TicketError(
-                f"{name}: {found} was used already: item {found.number:,} is finished"
-            )
+            raise TicketError(f"{name}: {found} is used up: item {found.number:,} is finished")
         if item is None or found.attempt > item.attempt:
-            raise TicketError(f"{name}: {found} was never given")
+            raise TicketError(f"{name}: {found} was never issued")
         if found.attempt < item.attempt:
-            what = "given back, and comes" if item.is_back else "given"
+            what = "returned, and is delivered" if item.is_back else "delivered"
             raise TicketError(
                 f"{name}: {found} is out of date: item {found.number:,} was {what} again, "
-                "with another ticket"
+                "with a new ticket"
             )
         return found.number
 
@@ -168,10 +168,10 @@ class InFlight(Generic[T]):
 def _ticket(name: str, value: Any) -> Ticket:
     parts = tuple(value) if isinstance(value, (tuple, list)) else ()
     if [type(part) for part in parts] != [str, str, int, int]:
-        raise TicketError(f"{name}: {brief(value)} is no ticket")
+        raise TicketError(f"{name}: {brief(value)} is not a ticket")
     return Ticket(*parts)
 
 
 def new_name() -> str:
-    """A name that nothing else has."""
+    """Return a unique name."""
     return os.urandom(4).hex()

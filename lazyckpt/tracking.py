@@ -17,14 +17,14 @@ from lazyckpt.state.state import AnyState, TrackedState, any_state, flat
 from lazyckpt.tickets import InFlight, Ticket, new_name
 
 T = TypeVar("T")
-_HEARD = 0.5  # seconds, as a signal that comes just before a thread waits is not heard meanwhile
+_HEARD = 0.5  # seconds; a signal just before a thread waits is handled only after the wait
 
 
 class Tracked(Iterator[tuple[Ticket, T]]):
-    """The items of a run with their tickets. `lazyckpt.tracked` makes it.
+    """The items of a run with their tickets. Create it with `lazyckpt.tracked`.
 
-    It may be iterated over in one thread or several, and `ack`, `nack` and `state` are
-    for any thread. The run itself is left alone meanwhile.
+    It may be iterated in one or several threads; `ack`, `nack` and `state` are thread-safe. Don't
+    use the run itself meanwhile.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         self._timeout = inf if timeout is None else timeout
         self._max_wait = inf if max_wait is None else max_wait
         self._changed = Condition()
-        self._puller: int | None = None  # the thread that has the run make an item
+        self._puller: int | None = None  # the thread in which the run computes an item
         self._is_closed = False
         self._begin(state)
 
@@ -54,16 +54,16 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         if state is not None:
             self._run.load_state_dict(base)
         self._in_flight: InFlight[T] = InFlight(tracker, base, self._timeout, self._clock)
-        self._finished = finished  # in the state that it began with, and not yet passed over
+        self._finished = finished  # in the initial state, and not yet skipped
         self._is_ended = False
         self._pairs = self._run.with_state()
-        self._is_settled = True  # so that the run stands there
+        self._is_settled = True  # so that the run is at that position
 
     def __iter__(self) -> Iterator[tuple[Ticket, T]]:
         return self
 
     def __next__(self) -> tuple[Ticket, T]:
-        """The next item, with its ticket: one to be given again, or a new one."""
+        """Return the next item with its ticket: an item that is due again, or a new one."""
         while True:
             with self._changed:
                 number = self._next_due()
@@ -82,27 +82,27 @@ class Tracked(Iterator[tuple[Ticket, T]]):
                 return given
 
     def ack(self, ticket: Ticket | Sequence[Any]) -> None:
-        """Say that an item is finished: it never comes again.
+        """Mark an item as finished: it is never delivered again.
 
         Args:
-            ticket: That of the item, or a list of its parts, as JSON makes of it.
+            ticket: The item's ticket, or a list of its parts, as JSON makes of it.
 
         Raises:
-            TicketError: It was used before, is of another run or of before a resume, or its
-                item was given again. The message says which.
+            TicketError: If the ticket is used up, belongs to a different run or is older than a
+                resume, or if its item was delivered again. The message says which.
         """
         with self._changed:
             self._in_flight.finish(ticket)
             self._changed.notify_all()
 
     def nack(self, ticket: Ticket | Sequence[Any]) -> None:
-        """Give an item back: it comes again, before new ones, with another ticket.
+        """Return an item: it is delivered again, before new ones, with a new ticket.
 
         Args:
-            ticket: As of `ack`.
+            ticket: As for `ack`.
 
         Raises:
-            TicketError: As of `ack`.
+            TicketError: As for `ack`.
         """
         with self._changed:
             self._in_flight.take_back(ticket)
@@ -110,12 +110,12 @@ class Tracked(Iterator[tuple[Ticket, T]]):
 
     @property
     def in_flight(self) -> int:
-        """How many items were given, and are not finished."""
+        """Number of items that were delivered, and are not finished."""
         return len(self._in_flight)
 
     @property
     def state(self) -> TrackedState:
-        """Where a resume begins, and what of that is finished."""
+        """The position to resume from, and the items after it that are finished."""
         with self._changed:
             base, ranges = self._in_flight.base, self._in_flight.finished
             for start, stop in self._finished:
@@ -127,23 +127,23 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             return TrackedState(base, self._in_flight.tracker, found)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, for any checkpointer.
+        """Return the state as a dict, for any checkpointer.
 
         Returns:
-            A flat dict of ints and texts.
+            A flat dict of ints and strings.
         """
         return flat(self.state)
 
     def load_state_dict(self, state: AnyState) -> None:
-        """Go to a state: what is not finished there comes first. Older tickets are refused.
+        """Go to a state: its unfinished items come first. Older tickets are refused.
 
         Args:
-            state: One of a tracked run, in which case items finished there don't come
-                again, or of a run; as a `State`, its JSON text or its dict.
+            state: A state of a tracked run, whose finished items are not delivered again, or of a
+                run; as a `State`, its JSON string or its dict.
 
         Raises:
-            StateMismatch: The state is another pipeline's.
-            InvalidState: It is no state, or does not fit the pipeline.
+            StateMismatch: If the state belongs to a different pipeline.
+            InvalidState: If it is not a state, or doesn't fit the pipeline.
         """
         with self._changed:
             while self._puller not in (None, get_ident()):
@@ -152,26 +152,26 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             self._changed.notify_all()
 
     def change(self, pipeline: Chain) -> None:
-        """Go on as another pipeline, from the next new item on, as `Run.change` does.
+        """Replace the pipeline, from the next new item on, as `Run.change` does.
 
-        It first waits until all items that were given are finished, as no state is of two
-        pipelines; at most `max_wait`.
+        It first waits until all delivered items are finished, at most `max_wait` seconds, because a
+        state can't belong to different pipelines.
 
         Args:
-            pipeline: What comes now.
+            pipeline: The new pipeline.
 
         Raises:
-            TooManyInFlight: An item was given back, and has to be taken and finished first;
-                or none was finished within `max_wait`. Nothing has changed.
-            StateMismatch: A state cannot follow; with the reason.
-            PipelineError: Items that were finished before a resume are yet to be passed over.
+            TooManyInFlight: If an item was returned with `nack` and has to be finished first, or if
+                none was finished within `max_wait`. Nothing has changed.
+            StateMismatch: If the state can't be carried over; the message says why.
+            PipelineError: If items that were finished before a resume are yet to be skipped.
         """
         with self._changed:
             last = self._clock() + self._max_wait
             while len(self._in_flight) or self._puller not in (None, get_ident()):
                 if (number := self._in_flight.next_due()) is not None:
                     raise TooManyInFlight(
-                        f"tracked: item {number:,} was given back: take and finish it, and then "
+                        f"tracked: item {number:,} was returned: take and finish it, then call "
                         "change"
                     )
                 self._wait(last, "change waits for all of them")
@@ -180,14 +180,14 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             if self._finished:
                 raise PipelineError(
                     f"tracked: items up to {self._finished[-1][1]:,} were finished before the "
-                    "resume: change once those before are finished too"
+                    "resume: call change after the items before them are finished"
                 )
             self._run.change(pipeline)
             self._in_flight.after = self._run.state
             self._is_ended, self._pairs = False, self._run.with_state()
 
     def close(self) -> None:
-        """Close the run. Who waits for an item gets an error; tickets are good still."""
+        """Close the run. Callers blocked in `next` get an error. Tickets remain valid."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -202,13 +202,13 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a tracked run can't be pickled or copied: take its state; tickets can")
+        raise TypeError("a tracked run can't be pickled or copied; pickle its state or tickets")
 
     def __repr__(self) -> str:
         return f"<tracked {self._run!r}, {self.in_flight:,} in flight>"
 
     def _next_due(self) -> int | None:
-        """The item to be given again, or None for a new one or the end; it waits for either."""
+        """Wait; return the item to deliver again, or None for a new one or the end."""
         begun = self._clock()
         while True:
             if self._is_closed:
@@ -233,21 +233,21 @@ class Tracked(Iterator[tuple[Ticket, T]]):
     def _too_many(self, why: str) -> TooManyInFlight:
         count, oldest = len(self._in_flight), self._in_flight.oldest
         if oldest is None:
-            why = "another thread waits for an item"
+            why = "another thread is waiting for an item"
         return TooManyInFlight(
             f"tracked: {count:,} items are in flight ({why}), the oldest is item {oldest}, and "
             f"none was finished within max_wait={self._max_wait:g} s"
         )
 
     def _pull(self) -> tuple[Ticket, T] | None:
-        """Have the run make an item; None at its end."""
+        """Have the run compute an item; return None at its end."""
         in_flight = self._in_flight
         self._settle()
         self._is_settled = False
         self._pass_over()
         pair = next(self._pairs, None)
         with self._changed:
-            if self._in_flight is not in_flight:  # the pipeline's own function has gone elsewhere
+            if self._in_flight is not in_flight:  # a function of the pipeline has moved the run
                 return None
             if pair is None:
                 self._is_ended = self._is_settled = True
@@ -257,14 +257,14 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             if after.items != before + 1:
                 raise PipelineError(
                     f"tracked: the run went from item {before:,} to {after.items:,}: it is "
-                    "for the tracked run alone; the next item comes from where that was"
+                    "reserved for the tracked run; the next item comes from the earlier position"
                 )
             given = in_flight.give(item, after)
             self._is_settled = True
             return given
 
     def _settle(self) -> None:
-        """Have the run stand behind the last item given, whatever interrupted the last pull."""
+        """Move the run to just after the last delivered item, even after an interrupted pull."""
         if self._is_settled:
             return
         after = self._in_flight.after
@@ -273,7 +273,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         self._pairs = self._run.with_state()
 
     def _pass_over(self) -> None:
-        """Leave out what was finished before a resume."""
+        """Skip the items that were finished before a resume."""
         while self._finished and self._finished[0][0] <= self._in_flight.after.items:
             stop = self._finished[0][1]
             try:
@@ -301,48 +301,50 @@ def tracked(
     max_wait: float | None = None,
     clock: Callable[[], float] = monotonic,
 ) -> Tracked[T]:
-    """The items of a run with tickets, so that they may be finished in any order.
+    """Deliver the items of a run with tickets, so that they may be finished in any order.
 
-    `for ticket, item in tracked(...)` gives items in order; `ack(ticket)` says that one is
-    finished, from any thread, in any order. `state` is the state before the oldest item that is
-    not, with the ranges of those finished behind it: a resume gives exactly those again that were
-    not finished, in order, before new ones.
+    `for ticket, item in tracked(...)` yields items in order. `ack(ticket)` marks an item as
+    finished, from any thread and in any order. `state` is the position before the oldest
+    unfinished item, plus the ranges of items finished after it. A resume first re-delivers the
+    unfinished items in order, then continues with new ones.
 
-    The next item is waited for while `max_in_flight` are, and at the end of the stream while
-    any is, as it may come again: the loop is over when all are finished. Ctrl-C ends the wait.
-    In the thread that calls `ack` itself, let `max_wait=0` say that nothing can be given now.
+    `next` blocks while `max_in_flight` items are unfinished. At the end of the stream it blocks
+    until every item is finished, because an unfinished item may be delivered again. Ctrl-C ends
+    the wait. If the thread that iterates also calls `ack`, use `max_wait=0` to raise an error
+    instead of waiting.
 
     Args:
-        run: What gives the items, as `lazyckpt.run` makes it, with any executor. It is for
-            the tracked run alone from then on.
-        state: Where to go on, of a tracked run or of a run; None is where the run stands.
-        max_in_flight: How many items may be given and not finished, an int >= 1. More
-            are in flight at no time, and the state has at most as many ranges.
-        timeout: Seconds after which an item is given again, before new ones, with another
-            ticket; the old one is good until then. None for never.
-        max_wait: Seconds after which to wait no longer, but to raise `TooManyInFlight`, which
-            loses nothing. None waits until an item is finished.
-        clock: What tells the time, in seconds.
+        run: The run that computes the items, from `lazyckpt.run`, with any executor. Don't use it
+            otherwise from then on.
+        state: State to resume from, of a tracked run or of a run; None to start at the run's
+            position.
+        max_in_flight: Largest number of unfinished items, an int >= 1. The state has at most as
+            many ranges.
+        timeout: Seconds after which an item is delivered again, before new ones, with a new
+            ticket; the old ticket is valid until then. None for never.
+        max_wait: Seconds after which to stop waiting and raise `TooManyInFlight`, which loses
+            nothing. None to wait until an item is finished.
+        clock: Function that returns the time in seconds.
 
     Returns:
         A `Tracked`: an iterator and a context manager, with `ack`, `nack`, `state`,
         `state_dict` and `load_state_dict`.
 
     Raises:
-        StateMismatch: The state belongs to another pipeline.
-        InvalidState: The state is damaged, or doesn't fit.
+        StateMismatch: If the state belongs to a different pipeline.
+        InvalidState: If the state is damaged, or doesn't fit.
 
     State:
-        A few hundred bytes, and some 10 for each range, of which there are at most
-        `max_in_flight`, or as many as the state had that it began with.
+        A few hundred bytes, and some 10 per range. There are at most `max_in_flight` ranges, or
+        as many as in the state that the run began with.
 
     Resume:
-        Passes over the finished items behind the oldest that is not: with random access without
-        making them, else they are made again. How far that is has no bound
-        where an item is never finished; `timeout` gives it to somebody else.
+        Skips the finished items after the oldest unfinished one: without computing them if there
+        is random access, otherwise by computing them again. Their number has no bound if an item
+        is never finished; `timeout` delivers such an item again.
 
     Memory:
-        The items in flight, which `nack` and `timeout` give again as they are: don't change
+        The items in flight. `nack` and `timeout` deliver the same objects again: don't change
         them in place.
 
     >>> import lazyckpt as lz

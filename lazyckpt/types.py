@@ -1,4 +1,4 @@
-"""Types of what functions return, for annotations."""
+"""Types that functions return, for annotations."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 _NAME = re.compile(r"lz\.((?:\w+\.)*\w+)")
 _INTEGRATION = re.compile(r"(accelerate|grain|jax|lightning|prometheus|torch|transformers)\.")
-_FIELD = re.compile(r"^(State|Resume|Random access|Rank-free|Memory|Source):$")
+_FIELD = re.compile(r"^(State|Resume|Random access|Rank-invariant|Memory|Source):$")
 
 
 def in_restructured_text(app, what, name, obj, options, lines):

@@ -1,8 +1,8 @@
 """Hypothesis profiles, chosen by HYPOTHESIS_PROFILE.
 
-dev is the default. It tries the same examples each time, as ci and brief do: the README's
-command passes or fails for everybody alike. brief is for the second Python and those after it.
-deep takes long, and looks for new ones.
+dev is the default. It tries the same examples each time, as ci and brief do, so that the README's
+command passes or fails for everyone. brief is for the second Python and later ones. deep takes
+long, and looks for new examples.
 """
 
 import os
@@ -24,5 +24,5 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_configure() -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell, for what runs behind it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell, for jobs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 START = r"(?:^ *|(?<=[.!?:] )|(?<=\n))(?:[-*] |\| )?"
 PHRASES = {
@@ -24,6 +24,15 @@ PHRASES = {
     r"\bnobody asks\b|\basks nobody\b": "say what happens",
     r"\bhas a meaning\b|\bhave a meaning\b": "is well defined",
 }
+IN_DOCSTRINGS = {  # where people look things up, also
+    r"\b[Bb]ehind\b(?!:)": "after, downstream of",
+    r"\b[Ww]ho\b": "name the noun",
+    r"\bgave\b|\bgiving\b": "yielded, returned, passed",
+    r"\b[Aa]s of\b": "as for, as in",
+    r"\blikewise\b": "repeat the word",
+    r"\bcomes? of\b|\bmade of\b": "name the result, or what it contains",
+    r"\bnobody\b": "say what happens",
+}
 _FENCE = r"^(`{3,}|:{3,})(?!{glossary}).*?^\1\s*$"
 _CODE = re.compile(rf"{_FENCE}|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
 _HEAD = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
@@ -36,9 +45,9 @@ def prose(page: str) -> str:
     return _LINK.sub("]", _TITLE.sub("", _CODE.sub("x", _HEAD.sub("", page))))
 
 
-def dialect(page: str) -> Iterator[str]:
+def dialect(page: str, phrases: Mapping[str, str] = PHRASES) -> Iterator[str]:
     """Each turn of phrase on a page, with what is meant."""
     text = prose(page)
-    for pattern, better in PHRASES.items():
+    for pattern, better in phrases.items():
         for found in re.finditer(pattern, text, re.MULTILINE):
             yield f"{' '.join(found[0].split())[:60]!r}: {better}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-FACTS = ("State", "Resume", "Random access", "Rank-free")
+FACTS = ("State", "Resume", "Random access", "Rank-invariant")
 
 _SECTION = re.compile(r"^([A-Z][\w -]*):\n((?:\n|    .*\n)+)", re.MULTILINE)
 
@@ -32,5 +32,5 @@ def sentence(section: str) -> str:
 
 
 def named(section: str) -> list[str]:
-    """What a section such as `Args:` describes, in order."""
+    """The names that a section such as `Args:` describes, in order."""
     return re.findall(r"^(\*{0,2}\w+):", section, re.MULTILINE)

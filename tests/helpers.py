@@ -1,4 +1,4 @@
-"""What several test files need."""
+"""Helpers of several test files."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class Unread:
 
 
 def wants(message: str, build: Callable[[], Iterable[Any]]) -> None:
-    """That building or reading it raises an error of an argument's kind, with the message."""
+    """Assert that building or reading it raises an argument error with the message."""
     with pytest.raises((TypeError, ValueError), match=message):
         list(build())
 
 
 def printed(code: str) -> str:
-    """What a new interpreter prints that runs some code."""
+    """The output of a new interpreter that runs some code."""
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def printed_without(package: str, code: str, before: str = "") -> str:
-    """What is printed where a package is not installed: the error, too, that some code raises."""
+    """The output of some code if a package isn't installed, including the code's error."""
     return printed(
         f"import sys; sys.modules[{package!r}] = None\n"
         f"import lazyckpt as lz\n{before}\n"
@@ -75,7 +75,7 @@ HANGS = 60.0  # seconds until a test takes it that something hangs, on however b
 
 
 def until(happens: Callable[[], Any], seconds: float = HANGS) -> Any:
-    """What it gives once that is true."""
+    """Wait until it returns a true value; return that."""
     last = monotonic() + seconds
     while not (found := happens()):
         assert monotonic() < last, f"not within {seconds} s"

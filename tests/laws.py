@@ -1,4 +1,4 @@
-"""What holds of every stage besides `lazyckpt.testing.LAWS`: what is told of a pipeline."""
+"""Laws of every stage in addition to `lazyckpt.testing.LAWS`: reports about a pipeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = tuple[int, str, int, int]
 
 
 def trace(pipeline: lz.Pipeline[Any], limit: int) -> None:
-    """Items are what they were where they come with origins, and these are told without reading."""
+    """Items stay the same if they come with origins, and origins are told without reading."""
     items = list(islice(pipeline, limit))
     found = list(islice(tracing.Tracing().pipeline(pipeline, ""), limit))
     plain = [tracing.plain(item) for item in found]
@@ -57,7 +57,7 @@ def told(pipeline: lz.Pipeline[Any], state: lz.State) -> list[Row]:
 
 
 def seen(pipeline: lz.Pipeline[Any], limit: int) -> None:
-    """What was seen are the origins of the items, however it is asked for in parts."""
+    """The rows seen are the origins of the items, in any parts."""
     states = [state for _, state in islice(lz.run(pipeline).with_state(), limit)]
     states = [lz.init(pipeline), *states]
     whole, amid = states[-1], states[len(states) // 2]
@@ -75,13 +75,13 @@ def epochs(pipeline: lz.Pipeline[Any], limit: int) -> None:
             assert 0 <= state.epoch < 1_000
     names = {call.name for call in pipeline.calls}
     for move in lz.diff(lz.init(pipeline), lz.init(pipeline, epoch=1)).moves:
-        is_joined = "[" in move.stage  # of which there may be no room for more than a digest
+        is_joined = "[" in move.stage  # which may leave space only for a digest
         assert is_joined or move.name in names
         assert "|" not in move.name
 
 
 def explain(pipeline: lz.Pipeline[Any], limit: int) -> None:
-    """Every stage has its number and place, and what runs where fits in 100 columns."""
+    """Every stage has its number and place, and the layout fits in 100 columns."""
     have_numbers_and_places(pipeline, EXECUTORS)
     fits_in_100_columns(pipeline)
 

@@ -31,5 +31,5 @@ def cells(page: Path) -> Iterator[str]:
 
 
 def links(text: str) -> list[str]:
-    """Where a text links to, its code left out."""
+    """The addresses that a text links to, without its code."""
     return _LINK.findall(re.sub(r"`[^`]*`", "", without_blocks(text)))

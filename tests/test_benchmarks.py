@@ -1,4 +1,4 @@
-"""The benchmark command: what it says of bad input, and of contestants that fail or hang."""
+"""The benchmark command: bad input, and contestants that fail or hang."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def held(folder: Path, *names: str, limit: float = 100.0, enough: float = 100.0)
 
 
 def printed(folder: Path, code: str) -> str:
-    """What a program prints that imports the benchmarks' modules, and those in a folder."""
+    """The output of a program that imports the benchmarks' modules, and those in a folder."""
     code = f"import sys\nsys.path.insert(0, {str(BENCHMARKS)!r})\n{code}"
     command = [sys.executable, "-c", code]
     return subprocess.run(
@@ -301,12 +301,14 @@ def test_tables_say_who_is_ahead_and_who_is_missing(tmp_path: Path) -> None:
     rows = [
         row("by hand", 50.0),
         row("grain", 900.0, 1200.0, 1000.0),
-        row("lazyckpt", 1100.0, to_hand=22.0, to_peer=1.1),
+        row("lazyckpt", 1100.0, to_hand=22.0, to_peer=1.1, remark="behind grain"),
         row("datasets", 60.0, remark="a way, not exact the second time"),
         row("streaming", remark="not installed: no module streaming"),
         row("", remark="has no way to: toolz"),
         row("", 1.5, name="W3", compared="a|b / loop", unit="", bound=1.05),
-        row("", 0.01, name="W8", compared="n, an item: slope", remark="flat; ns of 10: 1, 100: 1"),
+        row(
+            "", 0.01, name="W8", compared="n, an item: slope", remark="flat; ns of 10: 1, 1,000: 2"
+        ),
     ]
     about = {"date": "2026-01-02", "machine": "a processor", "load": 0.5, "rounds": 3}
     about |= {"lazyckpt": "1", "python": "2", "numpy": "3", "packages": {"grain": "4"}}
@@ -320,11 +322,15 @@ def test_tables_say_who_is_ahead_and_who_is_missing(tmp_path: Path) -> None:
     assert found.startswith("before\n<!-- figures -->\n\nMeasured on 2026-01-02: a processor")
     assert found.endswith("\n<!-- end of figures -->\nafter\n")
     assert "old" not in found
-    assert "Another library is ahead in 1 of 1 rows: W1 sums (1.10)." in found
-    cells = "50 | 1,100 | **1,000** | 60, not exact the second time | not installed | 22.00 | 1.10"
-    assert f"| W1 sums | ns | {cells} |" in found
+    assert (
+        "rows:\n\n| workload | ahead | ratio |\n| --- | --- | --- |\n| W1 sums | grain |" in found
+    )
+    assert "### W1: sums\n\n| measured | unit | by hand | lazyckpt | grain | datasets |" in found
+    assert "| per item | ns | 50 | 1,100 | **1,000** | 60 ‡ | 22.00 | 1.10 |\n\n‡ Exact" in found
+    assert "streaming: not installed. No way to do it: toolz.\n" in found
     assert "| W3 a\\|b / loop | 1.5 | 1.5 | 1.5 | 1.05 | missed |" in found
-    assert "| n, an item | 0.01 | flat | ns of 10: 1, 100: 1 |" in found
+    assert "| n | unit | n = 10 | n = 1,000 | slope |  |" in found
+    assert "| per item | ns | 1 | 2 | 0.01 | flat |" in found
 
 
 def test_a_library_that_is_ahead_no_longer_is_not_said_to_be(tmp_path: Path) -> None:

@@ -285,9 +285,9 @@ def test_another_function_is_refused_where_what_it_gave_is_held(name: str) -> No
     build = FUNCTIONS[name]
     run = lz.run(build(1))
     given = [next(run) for _ in range(5)]
-    with pytest.raises(lz.StateMismatch, match="is another"):
+    with pytest.raises(lz.StateMismatch, match="a different function"):
         run.change(build(2))
-    run.change(build(1))  # functions anew, which do the same
+    run.change(build(1))  # new functions, which do the same
     given += [next(run) for _ in range(5)]
     np.testing.assert_equal(given, list(islice(build(1), 10)))
 
@@ -310,7 +310,7 @@ def test_what_cannot_be_compared_is_another_function(held: Any) -> None:
 
     run = lz.run(build())
     next(run)
-    with pytest.raises(lz.StateMismatch, match="is another function"):
+    with pytest.raises(lz.StateMismatch, match="is a different function"):
         run.change(build())
 
 
@@ -344,7 +344,7 @@ def test_what_is_dealt_to_ranks_at_places_of_their_own_is_not_changed(name: str)
     dealt = lz.run(before | lz.filter(differs, 1))
     next(dealt)
     for carry in (dealt.change, lambda new: lz.rebase(dealt.state, new)):
-        with pytest.raises(lz.StateMismatch, match="ranks behind shard"):
+        with pytest.raises(lz.StateMismatch, match="ranks after shard"):
             carry(after | lz.filter(differs, 1))
     plain = lz.run(before | lz.map(tuple))
     next(plain)
@@ -375,7 +375,7 @@ def test_between_two_items_alone() -> None:
 
     run = lz.run(lz.source(range(3)) | lz.map(change))
     assert list(run) == [0, 1, 2]
-    assert "change: an item is being made" in str(found[0])
+    assert "change: an item is being computed" in str(found[0])
 
 
 def test_from_another_thread_while_an_item_is_made() -> None:
@@ -390,7 +390,7 @@ def test_from_another_thread_while_an_item_is_made() -> None:
     thread = threading.Thread(target=list, args=(run,))
     thread.start()
     assert asked.wait(60)
-    with pytest.raises(lz.PipelineError, match="an item is being made"):
+    with pytest.raises(lz.PipelineError, match="an item is being computed"):
         run.change(lz.source([1]) | lz.map(str))
     answered.set()
     thread.join()
@@ -416,7 +416,7 @@ def test_tracked_changes_once_all_that_was_given_is_finished() -> None:
     with pytest.raises(lz.errors.TooManyInFlight, match="change waits for all of them"):
         tracked.change(numbers(100))
     tracked.nack(given[0][0])
-    with pytest.raises(lz.errors.TooManyInFlight, match="item 0 was given back"):
+    with pytest.raises(lz.errors.TooManyInFlight, match="item 0 was returned"):
         tracked.change(numbers(100))
     ticket, item = next(tracked)
     assert item == 0

@@ -1,7 +1,7 @@
-"""What an item costs, counted in a process of its own, is not more than is stored.
+"""The cost of an item, counted in a process of its own, is at most the stored cost.
 
-Where it is meant to cost more, or costs less now:
-`python tests/benchmarks/costs.py --update`, and the difference shows what for.
+If a cost is meant to rise, or has become lower: `python tests/benchmarks/costs.py --update`. The
+diff shows the reason.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ costs.IMPORTS = costs.IMPORTS.replace("import lazyckpt", "import lazyckpt, async
 
 
 def measured(change: str = "", row: str = "", hash_seed: str = "0") -> tuple[Any, list[str]]:
-    """What a fresh interpreter counts, after a change, and what of it is too much."""
+    """The counts of a fresh interpreter after a change, and the counts that are too high."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("COV")}
     env |= {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
     code = MEASURE.format(benchmarks=str(BENCHMARKS), change=change, row=row)

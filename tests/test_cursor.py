@@ -1,4 +1,4 @@
-"""Where a run stands while an item of it is being made, and what closing it then does."""
+"""The position of a run while an item is being computed, and the effect of closing it then."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_nothing_is_delivered_after_close(place: str, at: int, is_read_first: bo
 @places
 @cuts
 def test_loading_a_state_while_an_item_is_made(place: str, at: int) -> None:
-    """The item is not delivered: the loop goes on from the state."""
+    """The item is not delivered: the loop continues from the state."""
     expected = list(PLACES[place](Calls(-1)))
     calls = Calls(at)
     run = lz.run(PLACES[place](calls))

@@ -1,6 +1,6 @@
 """Pages of the documentation, without building them: the catalogue, the names, the evidence.
 
-`python -m tests.test_docs` writes the catalogue anew.
+`python -m tests.test_docs` writes the catalogue again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.__main__ import main
 from lazyckpt.core.call import Combinator
-from lazyckpt.pictures.chains import ACCESS, OWNS, RANK_FREE
+from lazyckpt.pictures.chains import ACCESS, OWNS, RANK_INVARIANT
 from lazyckpt.testing import check_combinator
 from tests.docstrings import FACTS, parsed, sentence
 from tests.pages import NOTEBOOKS, blocks, cells, links
@@ -172,7 +172,7 @@ def test_every_command_has_its_help_on_a_page(capsys: pytest.CaptureFixture[str]
 
 def test_the_marks_of_a_diagram_are_on_a_page() -> None:
     text = (NOTEBOOKS / "explanation/values.md").read_text("utf-8")
-    for mark in (ACCESS, OWNS, RANK_FREE):
+    for mark in (ACCESS, OWNS, RANK_INVARIANT):
         assert re.search(rf"^\| `{re.escape(mark.sign)}`.* \| {mark.word}: ", text, re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""What an optional package is needed for names its extra, in the words that a shell takes."""
+"""A missing optional package is reported with its extra, in words that a shell accepts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def extras() -> set[str]:
 
 
 def misspelt(text: str) -> Iterator[str]:
-    """Where a text names an extra that there isn't, or not as a shell takes it."""
+    """The extras in a text that don't exist, or that a shell wouldn't accept."""
     for found in NAMED.finditer(text):
         names = [] if found[2].startswith("{") else found[2].split(",")
         if (found[1], found[3]) not in FORMS or not {*names} <= extras():

@@ -1,4 +1,4 @@
-"""The how-to guides: what they name in prose and tables exists. Sphinx runs their code."""
+"""The how-to guides: the names in prose and tables exist. Sphinx runs their code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cells(page: Path) -> list[str]:
 
 
 def named(name: str) -> Any:
-    """What `lz.` and the name stand for."""
+    """The object that `lz.` and the name stand for."""
     found: Any = lz
     for part in name.split("."):
         found = getattr(found, part)
@@ -42,7 +42,7 @@ def named(name: str) -> Any:
 
 
 def expressions(text: str) -> Iterator[ast.expr]:
-    """What is code within lines of prose and tables, where it is Python."""
+    """The code within lines of prose and tables, if it is Python."""
     for code in re.findall(r"`([^`\n]+)`", FENCE.sub("", text)):
         whole = re.sub(r"=(?=[,)])", "=...", code.replace("\\|", "|").strip(" |"))
         try:

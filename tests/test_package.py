@@ -1,4 +1,4 @@
-"""The package: its names, its rooms, what importing it brings along."""
+"""The package: its names, its modules, the imports that it causes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ SPLIT = {"core", "state", "failures"}  # folders on several floors
 
 
 def room(name: str) -> int:
-    """The floor of a module: `lazyckpt.combinators.map` is on that of `combinators`."""
+    """The level of a module: `lazyckpt.combinators.map` is on the level of `combinators`."""
     _, *parts = [*name.split("."), "__init__"]
     keys = {parts[0], ".".join(parts[:2])}
     return next(floor for floor, rooms in enumerate(ROOMS) if keys & set(rooms))
@@ -133,7 +133,7 @@ NAMELESS = [
 
 
 def tables(code: str) -> list[str]:
-    """Where code knows combinators by name: tables of two or more, and comparisons with one."""
+    """Code that knows combinators by name: tables of two or more, and comparisons with one."""
     return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if knows(node)]
 
 
@@ -159,7 +159,7 @@ def count_names(*nodes: ast.AST | None) -> int:
 
 
 def is_name(node: ast.AST) -> bool:
-    """Whether it reads as the name of something: `name`, `call.name`, `build.__name__`."""
+    """Whether it reads as the name of a stage: `name`, `call.name`, `build.__name__`."""
     found = getattr(node, "id", getattr(node, "attr", ""))
     return found.strip("_").endswith("name")
 

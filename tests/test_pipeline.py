@@ -56,7 +56,7 @@ def test_the_repr_reads_like_the_code(code: str) -> None:
 
 
 def test_a_pipeline_is_no_iterator() -> None:
-    """What takes it for one would not call `iter`, and so begin anew with each look at it."""
+    """A library that took it for an iterator wouldn't call `iter`, and so would start it again."""
     pipeline = lz.source(range(3))
     assert not isinstance(pipeline, Iterator)
     assert not hasattr(pipeline, "__next__")
@@ -67,7 +67,7 @@ def test_a_pipeline_is_no_iterator() -> None:
 @pytest.mark.parametrize("data", [[1, 2], (1,), range(3), np.arange(3), {"a": 1}])
 @pytest.mark.parametrize("use", [lz.run, lz.head, lz.init, lz.profile])
 def test_data_in_place_of_a_pipeline_are_told_how_to_become_one(use: Any, data: Any) -> None:
-    with pytest.raises(lz.ArgumentError, match=r"must be a Pipeline, got .*source\(\.\.\.\) makes"):
+    with pytest.raises(lz.ArgumentError, match=r"must be a Pipeline, got .*wrap data in source"):
         use(data)
 
 
@@ -146,7 +146,7 @@ def test_a_pipeline_hashes_where_its_arguments_do() -> None:
     for data in ((1, (2,)), range(3), Stream([1]), b"ab"):
         assert hash(lz.source(data) | lz.map(str)) == hash(lz.source(data) | lz.map(str))
     for data in ([1], np.arange(3), (1, [2])):
-        with pytest.raises(TypeError, match=r"^source\(.*\) hashes only .*: unhashable type"):
+        with pytest.raises(TypeError, match=r"^source\(.*\) is hashable only .*: unhashable type"):
             hash(lz.source(data) | lz.map(str))
 
 
@@ -154,7 +154,7 @@ def test_what_has_no_hash_is_named_once() -> None:
     deep = lz.source([1])
     for _ in range(9):
         deep = lz.concat(deep, lz.source(range(2)))
-    text = r"^source\(\[1\]\) hashes only where its arguments do: unhashable type: 'list'$"
+    text = r"^source\(\[1\]\) is hashable only if its arguments are: unhashable type: 'list'$"
     with pytest.raises(TypeError, match=text):
         hash(deep | lz.batch(2))
 
@@ -191,7 +191,7 @@ def test_a_pipeline_of_many_stages(recursion_limit: int) -> None:
     assert len(list(run)) == 1
     assert lz.State.from_json(run.state.to_json()) == run.state
     for many in (3000, most + 1):
-        with pytest.raises(lz.ArgumentError, match=r"stages in a row are too many: \d+ fit within"):
+        with pytest.raises(lz.ArgumentError, match=r"stages in a row are too many: .* allows \d+"):
             functools.reduce(operator.or_, [lz.source([1]), *[lz.map(str)] * many])
 
 

@@ -1,4 +1,4 @@
-"""`head`: the first items, what is told of them, and that nothing else is read."""
+"""`head`: the first items, the facts about them, and that nothing else is read."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_an_item_consists_of_has_lines_of_its_own() -> None:
 
 
 class Abysmal(list[Any]):
-    """A list of which nobody may look at all."""
+    """A list that must not be read as a whole."""
 
     def __iter__(self) -> Any:
         return islice(super().__iter__(), 1_200)

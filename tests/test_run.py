@@ -20,7 +20,7 @@ ITEMS = list(PIPELINE)
 
 
 class Stream:
-    """Begins anew each time; counts how often it was opened and closed."""
+    """Starts again on each `iter`; counts how many times it was opened and closed."""
 
     def __init__(self, *items: Any) -> None:
         self.items, self.opened, self.closed = items, 0, 0
@@ -52,7 +52,7 @@ def test_state_dict_has_no_side_effects_and_loads_anywhere() -> None:
 
 
 def test_a_state_dict_is_flat_and_bad_ones_are_refused() -> None:
-    """Nothing in it is a container, which DCP takes apart, and loses where it is empty."""
+    """It contains no container, which DCP takes apart and loses if it is empty."""
     found = lz.state_at(PIPELINE, 2)
     flat = lz.run(PIPELINE, found).state_dict()
     assert {type(value) for value in flat.values()} == {int, str}
@@ -195,7 +195,7 @@ def test_a_state_that_is_no_json_is_refused_when_taken() -> None:
 def test_an_item_whose_state_cannot_be_taken_comes_again(
     executor: lz.Executor | None, at: int
 ) -> None:
-    """Of items with states it has gone no further; without, it goes on."""
+    """With states the loop has gone no further than its item; without states, it continues."""
 
     def step(state: Any, item: int) -> tuple[Any, int]:
         return ({1} if item == at else item), item
@@ -378,6 +378,6 @@ def test_a_run_that_was_closed_at_its_end_begins_again_from_a_state() -> None:
 def test_a_run_is_no_value(copied: Any) -> None:
     run = lz.run(lz.source(range(3)))
     next(run)
-    with pytest.raises(TypeError, match="take its state"):
+    with pytest.raises(TypeError, match="use its state"):
         copied(run)
     assert next(run) == 1

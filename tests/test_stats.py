@@ -1,4 +1,4 @@
-"""`run.stats`: what it counts, whoever makes the items."""
+"""`run.stats`: its counts, under any executor."""
 
 from __future__ import annotations
 

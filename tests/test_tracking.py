@@ -1,4 +1,4 @@
-"""`tracked`: items finished in any order, by anybody, and what a resume gives again."""
+"""`tracked`: items finished in any order, by any process, and the items of a resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def taken(tracked: lz.types.Tracked[Any], count: int) -> list[lz.types.Ticket]:
 
 
 def rest(pipeline: Any, state: Any, **options: Any) -> list[Any]:
-    """What a resume gives, each item finished at once."""
+    """The items of a resume, each finished immediately."""
     found = []
     tracked = lz.tracked(lz.run(pipeline, **options), state, max_in_flight=1)
     for ticket, item in tracked:
@@ -49,7 +49,7 @@ def test_an_item_that_was_late_and_is_finished_does_not_come_again() -> None:
     tracked.ack(tickets[1])
     assert [next(tracked)[1] for _ in range(2)] == ["c", "d"]
     with pytest.raises(
-        lz.errors.TicketError, match=r"out of date: item 2 was given again, with another"
+        lz.errors.TicketError, match=r"out of date: item 2 was delivered again, with a new"
     ):
         tracked.ack(tickets[2])
 
@@ -61,21 +61,21 @@ def test_each_bad_ticket_is_named_differently() -> None:
     tracked.ack(used)
     tracked.nack(given_back)
     for ticket, why in (
-        (used, r"was used already: item 0 is finished"),
-        (given_back, r"out of date: item 1 was given back, and comes again"),
-        (next(other)[0], r"is of another run"),
-        (good._replace(number=77), r"was never given"),
-        (good._replace(attempt=1), r"was never given"),
-        (good._replace(number=-1), r"was never given"),
-        ("ticket", r"ack: 'ticket' is no ticket"),
-        ((1, 2, 3, 4), r"is no ticket"),
-        (None, r"ack: None is no ticket"),
+        (used, r"is used up: item 0 is finished"),
+        (given_back, r"out of date: item 1 was returned, and is delivered again"),
+        (next(other)[0], r"belongs to a different run"),
+        (good._replace(number=77), r"was never issued"),
+        (good._replace(attempt=1), r"was never issued"),
+        (good._replace(number=-1), r"was never issued"),
+        ("ticket", r"ack: 'ticket' is not a ticket"),
+        ((1, 2, 3, 4), r"is not a ticket"),
+        (None, r"ack: None is not a ticket"),
     ):
         with pytest.raises(lz.errors.TicketError, match=why):
             tracked.ack(ticket)  # type: ignore[arg-type]
     resumed = lz.tracked(lz.run(LETTERS), tracked.state, max_in_flight=4)
     with pytest.raises(
-        lz.errors.TicketError, match=r"from before a resume: unless .* item 2 comes again"
+        lz.errors.TicketError, match=r"from before a resume: unless .* item 2 is delivered again"
     ):
         resumed.ack(good)
     tracked.ack(good)
@@ -243,7 +243,7 @@ def test_a_run_that_another_moves_is_noticed() -> None:
     taken(tracked, 2)
     assert [next(run), next(run)] == ["c", "d"]
     with pytest.raises(
-        lz.PipelineError, match=r"from item 2 to 5: it is for the tracked run alone"
+        lz.PipelineError, match=r"from item 2 to 5: it is reserved for the tracked run"
     ):
         next(tracked)
     assert [item for _, item in islice(tracked, 3)] == [*"cde"]
@@ -273,7 +273,7 @@ def test_only_tracked_goes_on_from_its_state() -> None:
     tracked.ack(taken(tracked, 4)[2])
     state = tracked.state
     for take in (lz.run, lz.step, lz.rebase, lz.resume_cost):
-        with pytest.raises(lz.InvalidState, match=r"1 items finished behind item 0: .*tracked"):
+        with pytest.raises(lz.InvalidState, match=r"1 items finished after item 0; .*tracked"):
             take(LETTERS, state) if take is not lz.rebase else take(state, LETTERS)
     assert list(lz.run(LETTERS, state.base)) == [*"abcdefgh"]
     assert state != state.base
@@ -302,7 +302,7 @@ def test_its_state_goes_where_states_go(tmp_path: Path) -> None:
 def test_what_is_no_account_of_finished_items(finished: Any) -> None:
     found = lz.tracked(lz.run(LETTERS), max_in_flight=4).state.to_dict()
     assert lz.State.from_json(signed(found, tracked=["name", [[2, 3]]]))
-    with pytest.raises(lz.InvalidState, match=r"no account of what is finished|malformed"):
+    with pytest.raises(lz.InvalidState, match=r"not a record of finished items|malformed"):
         lz.State.from_json(signed(found, tracked=["name", finished]))
 
 
@@ -329,7 +329,7 @@ def test_bad_arguments() -> None:
             lz.tracked(run, **wrong)
     with pytest.raises(TypeError, match=r"run must be a Run, .*write tracked\(lazyckpt.run"):
         lz.tracked(LETTERS, max_in_flight=1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="take its state; tickets can"):
+    with pytest.raises(TypeError, match="pickle its state or tickets"):
         pickle.dumps(lz.tracked(run, max_in_flight=1))
 
 
@@ -363,7 +363,7 @@ def test_workers_go_on_behind_what_is_finished(executor: Any) -> None:
 
 @pytest.mark.parametrize("stage", [lz.shuffle(seed=0), lz.filter(bool)])
 def test_an_interrupt_at_any_line_loses_nothing(stage: Any) -> None:
-    """What was given, or is in flight still, is all there is; and nothing else is finished."""
+    """Items delivered or in flight are all there is; and nothing else is finished."""
     pipeline = lz.source(range(1, 13)) | stage
     expected = list(pipeline)
     for line in range(1, 500):

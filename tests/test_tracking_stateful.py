@@ -1,4 +1,4 @@
-"""A tracked run: items taken, finished, given back, late, saved and resumed at random."""
+"""A tracked run: items taken, finished, returned, late, saved and resumed at random."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def numbers(ranges: Iterable[tuple[int, int]]) -> set[int]:
 
 
 class Tracking:
-    """A tracked run beside a model of it: sets of numbers."""
+    """A tracked run next to a model of it: sets of numbers."""
 
     def __init__(self, start: Callable[[], lz.Run[Any]], most: int, dice: random.Random) -> None:
         self.start, self.most, self.dice = start, most, dice
@@ -137,7 +137,7 @@ class Tracking:
         self.tracked.__enter__()
 
     def check(self) -> None:
-        """The state says what is finished, in few ranges, and survives JSON."""
+        """The state lists the finished items in few ranges, and survives JSON."""
         state = self.tracked.state
         found = numbers((state.items + a, state.items + b) for a, b in state.finished)
         assert {*range(state.items)} | found == self.finished
@@ -146,7 +146,7 @@ class Tracking:
         assert lz.State.from_dict(self.tracked.state_dict()) == state
 
     def finish(self) -> None:
-        """What is left comes in order, each item once."""
+        """The remaining items come in order, each item once."""
         with lz.tracked(self.start(), self.tracked.state, max_in_flight=1) as rest:
             given = []
             for ticket, item in rest:

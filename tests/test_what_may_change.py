@@ -99,7 +99,7 @@ NAMES: dict[str, Any] = {
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the examples name, files among it."""
+    """The names that the examples use, files among them."""
     monkeypatch.setenv("LAZYCKPT_CACHE", str(tmp_path / "cache"))
     first, second, third = [*range(10, 40)], [*range(40, 70)], [*range(70, 90)]
     edited = [99, *second[1:]]
@@ -153,7 +153,7 @@ def flat(items: list[Any]) -> Counter[Any]:
 
 
 def check_kept(old: Any, new: Any, stop: int, after: list[Any]) -> None:
-    """If both pipelines have the same items, those of before and after the change are these."""
+    """If both pipelines have the same items, the items before and after the change are these."""
     ends = [list(islice(lz.run(each), 1000)) for each in (old, new)]
     if len(ends[0]) < 1000 and flat(ends[0]) == flat(ends[1]):
         assert flat(ends[0][:stop] + after) == flat(ends[0])
@@ -189,7 +189,7 @@ def test_it_just_works(row: Row, names: dict[str, Any]) -> None:
 def test_it_works_with_rebase(row: Row, names: dict[str, Any]) -> None:
     old, new = built(row, names)
     state = lz.state_at(old, MIDDLE).to_json()
-    with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) carries it over"):
+    with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) to carry it over"):
         lz.run(new, state)
     found = rest(new, lz.rebase(state, new))
     assert texts(found) == texts(changed(old, new, MIDDLE)) != []
@@ -231,7 +231,7 @@ def test_a_state_cannot_detect_it(row: Row, names: dict[str, Any]) -> None:
         changed(old, new, MIDDLE)
 
 
-@of("Nobody can detect it")
+@of("It can't be detected")
 def test_nobody_can_detect_it(row: Row, names: dict[str, Any]) -> None:
     old, new = built(row, names)
     found = rest(new, lz.state_at(old, MIDDLE).to_json())

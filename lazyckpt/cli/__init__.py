@@ -1,1 +1,1 @@
-"""The command line: a module for each command, imported when that is run."""
+"""The command line: one module per command, imported when the command runs."""

@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lazyckpt.executors.local import processes, threads
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """An int of so much or more."""
+    """Return a parser of ints that are at least `least`."""
 
     def number(text: str) -> int:
         try:
@@ -33,14 +33,16 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def add_pipeline(parser: argparse.ArgumentParser) -> None:
-    """Add the name of a pipeline."""
+    """Add the argument that names a pipeline."""
     parser.add_argument(
-        "pipeline", metavar="MODULE:NAME", help="such as train:pipeline, or a function of one"
+        "pipeline",
+        metavar="MODULE:NAME",
+        help="a pipeline, such as train:pipeline, or a function that returns one",
     )
 
 
 def pipeline_of(name: str) -> Any:
-    """The pipeline that `module:name` is, or what it gives when it is called."""
+    """Return the pipeline named by `module:name`, or the result of calling it."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ArgumentError(f"expected module:pipeline, such as train:pipeline, got {name!r}")
@@ -59,35 +61,37 @@ def pipeline_of(name: str) -> Any:
     if callable(value) and not isinstance(value, Chain):
         value = value()
     if not isinstance(value, Chain):
-        raise ArgumentError(f"{name}: expected a pipeline or a function of one, got {brief(value)}")
+        raise ArgumentError(
+            f"{name}: expected a pipeline or a function that returns one, got {brief(value)}"
+        )
     return value
 
 
 def add_executor(parser: argparse.ArgumentParser) -> None:
-    """Add who makes the items."""
+    """Add the arguments that choose an executor."""
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--threads", type=at_least(1), metavar="N", help="run it in so many threads")
-    group.add_argument("--processes", type=at_least(1), metavar="N", help="or in so many processes")
+    group.add_argument("--threads", type=at_least(1), metavar="N", help="use N threads")
+    group.add_argument("--processes", type=at_least(1), metavar="N", help="use N processes")
 
 
 def executor_of(chosen: argparse.Namespace) -> Executor | None:
-    """What `add_executor` was given."""
+    """Return the executor chosen by the arguments of `add_executor`."""
     if chosen.threads is not None:
         return threads(chosen.threads)
     return None if chosen.processes is None else processes(chosen.processes)
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add where an index is kept, and who reads files."""
+    """Add the arguments for indices and for workers that read files."""
     parser.add_argument(
         "--index-dir",
         metavar="PATH",
-        help="where the index is kept (default: LAZYCKPT_CACHE, or the user's cache folder)",
+        help="folder of the index (default: LAZYCKPT_CACHE, or the user's cache folder)",
     )
     parser.add_argument(
         "--workers",
         type=at_least(0),
         default=0,
         metavar="N",
-        help="processes that read files in parallel (default: none beside this one)",
+        help="number of processes that read files in parallel (default: read in this process)",
     )

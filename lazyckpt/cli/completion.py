@@ -9,8 +9,8 @@ from lazyckpt.io.storage import optional_module
 
 SHELLS = ("bash", "zsh", "fish")
 DESCRIPTION = """\
-Prints a script that makes a shell complete lazyckpt's commands and their options, where the
-shell reads such scripts, or its zsh form from a folder of $fpath.
+Prints a shell completion script for lazyckpt's commands and their options. Save it where the
+shell reads completion scripts; for zsh, in a folder of $fpath.
 """
 EXAMPLES = """\
   lazyckpt completion bash > ~/.local/share/bash-completion/completions/lazyckpt
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     shtab = optional_module("shtab", "cli", "completion")
     print(shtab.complete(parser_of([*COMMANDS]), shell=chosen.shell))
     return 0

@@ -22,9 +22,8 @@ from lazyckpt.io.stream import iter_jsonl, iter_text
 from lazyckpt.pipeline import Pipeline
 
 DESCRIPTION = """\
-Reads files and writes their rows to others, of N rows each, with a listing of counts and
-digests. After a kill the same command goes on where it was. Patterns have to be quoted for the
-shell.
+Reads files and writes their rows to new files of N rows each, with a listing of counts and
+digests. After a kill, run the same command again to continue. Quote patterns for the shell.
 """
 EXAMPLES = """\
   lazyckpt convert 'corpus/*.jsonl.gz' shards --rows 100000 --format parquet
@@ -36,22 +35,22 @@ _STREAMS: dict[str, Callable[[Any], Iterator[Any]]] = {"text": iter_text, "jsonl
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("patterns", nargs="+", metavar="INPUT", help="a path, URL or pattern")
-    parser.add_argument("folder", metavar="OUTPUT", help="a folder: new, empty, or unfinished")
     parser.add_argument(
-        "--rows", type=at_least(1), required=True, metavar="N", help="rows that a file has"
+        "folder", metavar="OUTPUT", help="a folder: new, empty, or with an unfinished conversion"
     )
-    parser.add_argument("--format", choices=FORMATS, required=True, help="of the output")
+    parser.add_argument(
+        "--rows", type=at_least(1), required=True, metavar="N", help="number of rows per file"
+    )
+    parser.add_argument("--format", choices=FORMATS, required=True, help="format of the output")
     parser.add_argument(
         "--from",
         dest="read_as",
         choices=tuple(READERS),
-        help="what the input holds (default: by the end of its names)",
+        help="format of the input (default: from the file names)",
     )
+    parser.add_argument("--column", metavar="NAME", help="write only this column of the rows")
     parser.add_argument(
-        "--column", metavar="NAME", help="write what rows have by this name, and nothing else"
-    )
-    parser.add_argument(
-        "--dtype", default="uint16", help="of tokens, which are ints (default: %(default)s)"
+        "--dtype", default="uint16", help="integer type of tokens (default: %(default)s)"
     )
     parser.add_argument(
         "--skip-errors",
@@ -59,20 +58,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="skip",
         default="raise",
-        help="leave out rows that can't be read (default: stop at the first)",
+        help="skip rows that can't be read (default: stop at the first)",
     )
     add_reading(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     listed = files(chosen.patterns)
     executor: Executor | None = processes(chosen.workers) if chosen.workers else None
     begun = perf_counter()
     form = chosen.read_as or format_of(listed)
     pipeline: Pipeline[Any]
     if form in _STREAMS and any(compression_from_suffix(file.path) for file in listed):
-        pipeline = source(listed) | flat_map(_STREAMS[form])  # by number they are read twice
+        pipeline = source(listed) | flat_map(_STREAMS[form])  # an index would read them twice
     else:
         given = {"index_dir": chosen.index_dir, "executor": executor, "progress": True}
         pipeline = source(READERS[form](listed, **given))
@@ -90,7 +89,7 @@ def run(chosen: argparse.Namespace) -> int:
     )
     seconds, size = perf_counter() - begun, sum(file.size for file in made)
     print(
-        f"{len(made):,} files, {size:,} bytes, in {seconds:.1f} s; {chosen.folder}/{LISTING} says "
-        "more"
+        f"{len(made):,} files, {size:,} bytes, in {seconds:.1f} s; {chosen.folder}/{LISTING} lists "
+        "them"
     )
     return 0

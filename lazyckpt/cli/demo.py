@@ -8,12 +8,12 @@ from lazyckpt.cli.arguments import at_least
 from lazyckpt.demo.show import demo
 
 DESCRIPTION = """\
-Trains a byte-bigram model twice on the same lines of text: once left alone, once killed at
+Trains a byte-bigram model twice on the same lines of text: once uninterrupted, once killed at
 random moments and resumed from its checkpoint. Exit status 0 if all batches and the final
 parameters agree bit for bit, 1 if not.
 
-With --ranks, as many processes share the reading of one stream; one of them is killed, and the
-others resume as one rank fewer. Exit status 0 if their rows are those of one rank alone, 1 if not.
+With --ranks N, N processes share the reading of one stream. One of them is killed, and the others
+resume as N - 1 ranks. Exit status 0 if their rows equal those of a single rank, 1 if not.
 """
 LEAST_KILLS = 5
 LINES, RANKS_LINES = 3_000_000, 100_000
@@ -38,30 +38,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=at_least(LEAST_KILLS),
         default=LEAST_KILLS,
         metavar="N",
-        help="how often to kill, at random moments (default: %(default)s, the least)",
+        help="number of kills, at random moments (default: %(default)s, the minimum)",
     )
     how.add_argument(
         "--ranks",
         type=at_least(2),
         metavar="N",
-        help="train nothing: kill one of so many ranks, and resume on one fewer",
+        help="don't train: kill one of N ranks, and resume on N - 1",
     )
     parser.add_argument(
         "--lines",
         type=at_least(10_000),
         metavar="N",
-        help=f"about how many lines to read (default: {LINES:,}, with --ranks {RANKS_LINES:,})",
+        help=f"approximate number of lines (default: {LINES:,}, with --ranks {RANKS_LINES:,})",
     )
     parser.add_argument(
         "--seed",
         type=at_least(0),
         default=0,
         metavar="N",
-        help="of the shuffles (default: %(default)s)",
+        help="seed of the shuffles (default: %(default)s)",
     )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     lines = chosen.lines or (RANKS_LINES if chosen.ranks else LINES)
     return demo(chosen.data, chosen.ranks, kills=chosen.kills, lines=lines, seed=chosen.seed)

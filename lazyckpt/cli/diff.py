@@ -9,8 +9,8 @@ from lazyckpt.state.algebra import diff
 from lazyckpt.state.saving import load
 
 DESCRIPTION = """\
-Prints how many items lie between two states, and which stages have moved. The exit status is
-0 if they are equal and 1 if not, also where they are of two pipelines.
+Prints the number of items between two states, and the stages that advanced. The exit status is
+0 if they are equal and 1 if not, also if they belong to different pipelines.
 """
 EXAMPLES = """\
   lazyckpt diff data.json.1 data.json
@@ -20,12 +20,12 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("before", metavar="A", help="a file or URL that lazyckpt.save wrote")
-    parser.add_argument("after", metavar="B", help="another one")
+    parser.add_argument("before", metavar="A", help="a file or URL written by lazyckpt.save")
+    parser.add_argument("after", metavar="B", help="the state to compare with")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     before, after = load(chosen.before), load(chosen.after)
     try:
         found = diff(before, after)

@@ -9,8 +9,8 @@ from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executo
 from lazyckpt.explanation.explain import explain
 
 DESCRIPTION = """\
-Prints for each stage of a pipeline who runs it and its bytes in a state; then what is held
-ahead, and warnings. It reads no data and starts nothing.
+Prints where each stage of a pipeline runs and its bytes in a state, then the items held ahead,
+and warnings. It reads no data and starts no workers.
 """
 EXAMPLES = """\
   lazyckpt explain train:pipeline
@@ -23,12 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_pipeline(parser)
     add_executor(parser)
-    words = "show what each of so many ranks makes, and what sharing it would save"
+    words = "show the work of each of N ranks, and the savings from sharing it"
     parser.add_argument("--ranks", type=at_least(1), metavar="N", help=words)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     found = explain(pipeline_of(chosen.pipeline), executor_of(chosen), ranks=chosen.ranks)
     print(found.to_text(shutil.get_terminal_size((100, 24)).columns))
     return 0

@@ -9,8 +9,8 @@ from lazyckpt.cli.arguments import add_pipeline, at_least, pipeline_of
 from lazyckpt.preview import head
 
 DESCRIPTION = """\
-Makes the first items of a pipeline and shows them with their types, shapes and sizes. It reads
-what these items need.
+Computes the first items of a pipeline and shows them with their types, shapes and sizes. It
+reads only the data that these items need.
 """
 EXAMPLES = """\
   lazyckpt head train:pipeline
@@ -22,12 +22,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_pipeline(parser)
     parser.add_argument(
-        "-n", type=at_least(1), default=3, help="how many items (default: %(default)s)"
+        "-n", type=at_least(1), default=3, help="number of items (default: %(default)s)"
     )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     found = head(pipeline_of(chosen.pipeline), chosen.n)
     print(found.to_text(shutil.get_terminal_size((100, 24)).columns))
     if found.error is not None:

@@ -14,8 +14,8 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.local import processes
 
 DESCRIPTION = """\
-Finds where rows begin and keeps that where readers look for it. A file that is indexed already
-is not read again. Patterns have to be quoted for the shell.
+Finds where rows begin and stores an index where readers look for it. A file that is already
+indexed is not read again. Quote patterns for the shell.
 """
 EXAMPLES = """\
   lazyckpt index 'corpus/*.jsonl'
@@ -46,13 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=tuple(READERS),
-        help="what the files hold (default: by the end of their names)",
+        help="format of the files (default: from their names)",
     )
     add_reading(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     listed = io.files(chosen.patterns)
     executor = processes(chosen.workers) if chosen.workers else None
     begun = perf_counter()
@@ -68,11 +68,11 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def format_of(listed: io.Files) -> str:
-    """What files hold, by the end of the first one's name."""
+    """Return the format of files, from the suffix of the first one."""
     for suffix in PurePosixPath(listed[0].path.lower()).suffixes:
         if suffix in _FORMATS:
             return _FORMATS[suffix]
     *names, last = READERS
     raise ArgumentError(
-        f"what does {listed[0].path} hold? say --format {', '.join(names)} or {last}"
+        f"the format of {listed[0].path} is unknown; pass --format {', '.join(names)} or {last}"
     )

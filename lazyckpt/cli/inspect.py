@@ -10,8 +10,8 @@ from lazyckpt.pictures.drawing import tree
 from lazyckpt.state.saving import load
 
 DESCRIPTION = """\
-Shows how many items a state has delivered, and where each of its stages stands. It wants no
-pipeline, and runs nothing of the state.
+Shows the number of items delivered before a state, and the position of each stage. It needs no
+pipeline and executes no code from the state.
 """
 EXAMPLES = """\
   lazyckpt inspect data.json
@@ -21,17 +21,17 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("state", metavar="STATE", help="a file or URL that lazyckpt.save wrote")
+    parser.add_argument("state", metavar="STATE", help="a file or URL written by lazyckpt.save")
     parser.add_argument("--json", action="store_true", help="print it as JSON, indented")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     state = load(chosen.state)
     if chosen.json:
         print(masked(json.dumps(state.to_dict(), indent=2)))
         return 0
     print(tree(state))
     if state.skipped:
-        print(f"{int(state.skipped):,} left out:", *state.skipped.first, sep="\n  ")
+        print(f"{int(state.skipped):,} skipped:", *state.skipped.first, sep="\n  ")
     return 0

@@ -1,4 +1,4 @@
-"""`lazyckpt`: find the command, run it, tell what went wrong in one line."""
+"""`lazyckpt`: find the command, run it, report an error in one line."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ import lazyckpt
 from lazyckpt.core.checks import cut
 
 COMMANDS = {
-    "inspect": "show where a state stands, stage by stage",
-    "diff": "tell how one state differs from another",
+    "inspect": "show the position of a state, stage by stage",
+    "diff": "compare two states",
     "head": "show the first items of a pipeline",
-    "explain": "tell what a run would do, and what to look at twice",
+    "explain": "show where a pipeline's stages would run, with warnings",
     "profile": "measure which stage of a pipeline is slow",
-    "seen": "tell what a run was given up to a state: the origins of all its items",
-    "index": "find the rows of files ahead, for readers of lazyckpt.io",
-    "convert": "write a corpus anew, in files of so many rows of a format with random access",
-    "demo": "train a small model, kill it again and again, and compare with a run left alone",
-    "completion": "print what makes a shell complete these commands",
+    "seen": "list the origins of all items that a run delivered before a state",
+    "index": "build indices of files, for readers of lazyckpt.io",
+    "convert": "rewrite a corpus as fixed-size files in a random-access format",
+    "demo": "train a small model, kill it repeatedly, and compare with an uninterrupted run",
+    "completion": "print a shell completion script",
 }
 _EPILOG = """\
 A pipeline is named as module:name, such as train:pipeline, or train:make if that is a
-function of one. The module is imported from the current folder.
+function that returns one. The module is imported from the current folder.
 
 exit status:
   0    done
   1    states differ, or a check failed
-  2    arguments or data that won't do, with one line that says why
+  2    invalid arguments or data; a one-line reason is printed
   130  stopped by Ctrl-C
 
-lazyckpt COMMAND --help has examples.
+lazyckpt COMMAND --help shows examples.
 """
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Wraps paragraphs; those with an indented line, such as examples, stay as they are."""
+    """Wraps paragraphs, except those with an indented line, such as examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.strip("\n").split("\n\n")
@@ -51,7 +51,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status."""
+    """Run a command; return the exit status."""
     given = sys.argv[1:] if arguments is None else [*arguments]
     parser = parser_of(given[:1])
     chosen = parser.parse_args(given)
@@ -62,17 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = chosen.run(chosen)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # as in `lazyckpt demo | head`
+    except BrokenPipeError:  # such as in `lazyckpt demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return _failed(chosen.command, "stopped", 130)
-    except (Exception, SystemExit) as error:  # a user's own too, whose pipeline it runs
+    except (Exception, SystemExit) as error:  # also from the user's pipeline
         return _failed(chosen.command, _told(error), 2)
 
 
 def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of all commands, of which these have their arguments."""
+    """Return the parser of all commands; those in `names` have their arguments."""
     parser = argparse.ArgumentParser(
         prog="lazyckpt",
         description=(lazyckpt.__doc__ or "Data pipelines as values.").split("\n")[0],
@@ -95,8 +95,8 @@ def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _told(error: BaseException) -> str:
-    """An error in one line, with the stage that it came from."""
-    # A line that no punctuation ends is a sentence; one that "->" begins goes on with the last.
+    """Return an error as one line, with the stage that raised it."""
+    # A line without final punctuation is a sentence; one that begins with "->" continues the last.
     line = re.sub(r"(?<=[^:;,.])\n(?!\s*->)", "; ", str(error))
     text = cut(" ".join(line.split()))
     if not isinstance(error, (lazyckpt.PipelineError, OSError)):

@@ -9,8 +9,7 @@ from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executo
 from lazyckpt.monitoring.profile import profile
 
 DESCRIPTION = """\
-Runs a pipeline for some items, and prints the time of each stage and which of them is the
-bottleneck.
+Runs a pipeline for some items, and prints the time of each stage and the bottleneck.
 """
 EXAMPLES = """\
   lazyckpt profile train:pipeline
@@ -27,14 +26,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=at_least(1),
         default=1000,
         metavar="N",
-        help="how many items (default: %(default)s)",
+        help="number of items (default: %(default)s)",
     )
     parser.add_argument("--chrome", metavar="PATH", help="write a trace for chrome://tracing")
     add_executor(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     pipeline = pipeline_of(chosen.pipeline)
     found = profile(pipeline, chosen.n, executor=executor_of(chosen))
     print(found.to_text(shutil.get_terminal_size((100, 24)).columns))

@@ -10,9 +10,9 @@ from lazyckpt.pictures.tables import Table
 from lazyckpt.state.saving import load
 
 DESCRIPTION = """\
-Prints how many rows came from each source and file, or writes each row to a Parquet file. A
-row is an output and one of its origins. It imports the module from the current folder and
-reads data where only reading tells.
+Prints the number of rows from each source and file, or writes each row to a Parquet file. A
+row is an output and one of its origins. It imports the module from the current folder, and
+reads data only if the origins can't be computed without it.
 """
 EXAMPLES = """\
   lazyckpt seen train:pipeline data.json
@@ -23,13 +23,13 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_pipeline(parser)
-    parser.add_argument("state", metavar="STATE", help="a file that lazyckpt.save wrote")
-    parser.add_argument("--since", metavar="STATE", help="an earlier one (default: the beginning)")
-    parser.add_argument("--out", metavar="PATH", help="a Parquet file (default: print the counts)")
+    parser.add_argument("state", metavar="STATE", help="a file written by lazyckpt.save")
+    parser.add_argument("--since", metavar="STATE", help="an earlier state (default: the start)")
+    parser.add_argument("--out", metavar="PATH", help="Parquet file (default: print the counts)")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run it; the exit status."""
+    """Run the command; return the exit status."""
     begin = None if chosen.since is None else load(chosen.since)
     found = seen(pipeline_of(chosen.pipeline), load(chosen.state), begin)
     if chosen.out is not None:

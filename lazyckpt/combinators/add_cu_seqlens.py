@@ -1,4 +1,4 @@
-"""`add_cu_seqlens`: where the segments of packed rows begin, as attention kernels want it."""
+"""`add_cu_seqlens`: segment boundaries of packed rows, for variable-length attention kernels."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from lazyckpt.core.checks import brief
 
 
 def add_cu_seqlens(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """A packed row, or a batch of rows, with `cu_seqlens` and `max_seqlen` beside the rest.
+    """Add `cu_seqlens` and `max_seqlen` to a packed row, or to a batch of packed rows.
 
-    For `map`, behind `pack_first_fit` and the like or behind a `batch` of their rows with
-    `collate=stack`. `cu_seqlens` is an array of int32, `[0, l1, l1 + l2, ...]`, of the segments'
-    lengths, with rows end to end; `max_seqlen` is an int, the longest of these. So the
-    variable-length functions of flash-attention want them, on tokens of shape `(batch * length,
-    ...)`. What fills up a row counts as a segment, so that the last number is that of all
-    places.
+    Use it in `map`, after `pack_first_fit` or another packing stage, or after a `batch` of their
+    rows with `collate=stack`. `cu_seqlens` is an int32 array `[0, l1, l1 + l2, ...]` of the
+    cumulative lengths of the segments, with rows end to end. `max_seqlen` is an int, the length
+    of the longest segment. The variable-length functions of flash-attention expect these, with
+    tokens of shape `(batch * length, ...)`. The padding of a row counts as a segment, so the last
+    number of `cu_seqlens` is the number of all tokens, padding included.
 
     Args:
         rows: A dict with `segment_ids` of shape `(length,)` or `(batch, length)`.
 
     Returns:
-        The same in a new dict with both.
+        A new dict with the same entries and the two new ones.
 
     Raises:
-        TypeError: For what has no `segment_ids`.
+        TypeError: If there is no `segment_ids`.
 
     >>> import lazyckpt as lz
     >>> rows = [[5, 6, 7], [8, 9]] | lz.concat_then_split(4) | lz.batch(2, collate=lz.stack)

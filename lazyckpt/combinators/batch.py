@@ -22,15 +22,15 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Listing, Stage
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
-_SMALL = 1 << 15  # bytes of an item; from there on `np.stack` is as fast
+_SMALL = 1 << 15  # bytes per item; from this size on `np.stack` is as fast
 
 
 class _Batch(Protocol):
-    """What batches are depends on `collate`, which the decorator can't say to type checkers."""
+    """The types of `batch`, which depend on `collate`; the decorator can't express that."""
 
     @overload
     def __call__(
@@ -55,7 +55,7 @@ def _typed(public: Any) -> _Batch:
 def _last(drop_last: bool, pad: Any, **_: Any) -> None:
     if drop_last and pad is not None:
         raise ArgumentError(
-            f"batch: a last batch is dropped or padded, not both; "
+            f"batch: a final batch is dropped or padded, not both; "
             f"got drop_last=True and pad={brief(pad)}"
         )
 
@@ -76,30 +76,30 @@ def batch(
     collate: Callable[[list[A]], Any] | None = None,
     pad: A | None = None,
 ) -> Machine[Any]:
-    """Lists of `batch_size` consecutive items, or what `collate` makes of them.
+    """Group consecutive items into lists of `batch_size`, and apply `collate` to each list.
 
     Args:
-        batch_size: How many items, an int >= 1.
-        drop_last: Whether a last batch that is shorter is left out.
-        collate: Called with each list; `lazyckpt.stack` makes arrays. Over a table
-            of arrays (`columns`, `source(array)`) `stack` reads whole batches at
-            once, and a dataset's `__getitems__` is asked for whole batches.
-        pad: An item that fills up a last batch that is shorter; None to leave it short. To fill
-            it up with None, give a `collate` that does.
+        batch_size: Number of items per batch, an int >= 1.
+        drop_last: If True, drop a final batch shorter than `batch_size`.
+        collate: Function called with each list, such as `lazyckpt.stack`, which makes arrays;
+            None to yield the lists. Over a table of arrays (`columns`, `source(array)`), `stack`
+            reads whole batches in one call, and so does a dataset with `__getitems__`.
+        pad: Item that fills up a final batch shorter than `batch_size`; None to leave it short.
+            To fill it up with None, use a `collate` that does so.
 
     Raises:
-        ArgumentError: Where a last batch is to be both dropped and padded.
+        ArgumentError: If both `drop_last` and `pad` are given.
 
     State:
         None.
 
     Resume:
-        Re-reads nothing, with another batch size too (`rebase`).
+        Re-reads nothing, also with a different batch size (`rebase`).
 
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
@@ -185,7 +185,7 @@ def _fetching(
     collate: Callable[[list[A]], Any] | None,
     filled: Callable[[list[A]], list[A]] | None,
 ) -> Callable[[Position], Flow[Any]] | None:
-    """The flow that reads whole batches from a table, where that is a gain."""
+    """The flow that reads whole batches from a table; None if that gains nothing."""
     view, jump = upstream.view, upstream.skip
     if view is None or jump is None:
         return None
@@ -225,12 +225,13 @@ def _fetching(
 
 @copying
 def stack(items: Sequence[Any]) -> Any:
-    """A batch of like items as one array, field by field: the standard `collate`.
+    """Stack a batch of similar items into arrays, field by field: the standard `collate`.
 
     - arrays of one shape: an array with a new first axis
     - numbers, bools and NumPy scalars: a one-dimensional array
     - strings and bytes: a list
-    - tuples, named tuples and lists: the same, with every field stacked; mappings: a dict
+    - tuples, named tuples and lists: the same type, with every field stacked
+    - mappings: a dict, with every field stacked
     - torch tensors: `torch.stack`
 
     Args:
@@ -240,9 +241,8 @@ def stack(items: Sequence[Any]) -> Any:
         The batch.
 
     Raises:
-        TypeError: For None and other kinds.
-        ValueError: For unequal shapes, lengths or keys; it names the first item
-            that differs.
+        TypeError: If the items are None or of a type not listed above.
+        ValueError: If shapes, lengths or keys differ; it names the first item that differs.
 
     >>> stack([{"x": (1, "a")}, {"x": (2, "b")}])
     {'x': (array([1, 2]), ['a', 'b'])}
@@ -266,7 +266,7 @@ def stack(items: Sequence[Any]) -> Any:
             _alike(items, "shape", np.shape)
         is_plain = types == {np.ndarray} and first.dtype.kind in "biufc"
         if is_plain and first.nbytes < _SMALL and len({*map(_DTYPE, items)}) == 1:
-            return np.array(items)  # in a third of the time
+            return np.array(items)  # takes a third of the time
         return unrounded("stack", np.stack(items), items)
     if isinstance(first, (bool, int, float, complex, np.generic)):
         for number, item in enumerate(items):

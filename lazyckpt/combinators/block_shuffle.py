@@ -24,17 +24,17 @@ A = TypeVar("A")
     checks={"block_size": positive, "seed": natural},
 )
 def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machine[A]:
-    """Consecutive blocks of `block_size` items, each in random order; the last may be shorter.
+    """Shuffle the items within consecutive blocks of `block_size`; the last block may be shorter.
 
-    A table is a source with random access, through any of `map`, `take`,
-    `skip`, `shard`, `shuffle` without a buffer, and `repeat`.
+    Over a table it re-reads nothing on a resume. A table is a source with random access,
+    followed by any of `map`, `take`, `skip`, `shard`, `shuffle` without a buffer, and `repeat`.
 
     Args:
-        block_size: Items a block, an int >= 1.
+        block_size: Number of items per block, an int >= 1.
         seed: An int >= 0; the same seed gives the same order.
 
     State:
-        The place before the block, its number, and a count of its items given.
+        The position before the block, its number, and a count of its items yielded.
 
     Resume:
         Re-reads one block; over a table, nothing.
@@ -42,11 +42,11 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
     Random access:
         Kept over a table.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
-        One block; over a table, the order of two: 8 bytes an item.
+        One block; over a table, the order of two: 8 bytes per item.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(8)) | lz.block_shuffle(4, seed=2))

@@ -1,4 +1,4 @@
-"""`bucket_batch`: batches of items of similar length, out of windows."""
+"""`bucket_batch`: batches of items of similar length, from windows of the stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Listing
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 
 def _size(value: Any) -> Any:
@@ -40,7 +40,7 @@ def _size(value: Any) -> Any:
 
 def _seeded(shuffle: bool, seed: int | None, **_: Any) -> None:
     if shuffle and seed is None:
-        raise ArgumentError("bucket_batch: a shuffle needs a seed; give one, or shuffle=False")
+        raise ArgumentError("bucket_batch: shuffle needs a seed; pass one, or shuffle=False")
 
 
 def _functions(batch_size: Any, **_: Any) -> dict[str, Role]:
@@ -71,27 +71,27 @@ def bucket_batch(
     shuffle: bool = True,
     seed: int | None = None,
 ) -> Machine[list[A]]:
-    """Batches of items of similar length, out of windows of `window_size` items in turn.
+    """Group items of similar length: sort windows of `window_size` items and cut them into batches.
 
-    `key` sorts each window, longest first, equal ones in their order, and the
-    batches are cut from its beginning. The last batch of a window may be smaller.
+    Each window is sorted by `key`, longest first; items with equal keys keep their order.
+    Batches are cut from the beginning. The last batch of a window may be smaller.
 
     Args:
-        batch_size: Items a batch, an int >= 1, or a function from the first item of
-            a batch, which is its longest, to one: `lambda x: 4096 // len(x)`.
-        key: The length of an item; None leaves a window in its order.
-        window_size: Items a window, an int >= 1.
-        boundary_key: A new batch begins wherever this changes, compared by `==`.
-        shuffle: Whether the batches of a window come in random order, which needs a
-            `seed`.
+        batch_size: Number of items per batch, an int >= 1; or a function that computes it from
+            the first item of a batch, its longest: `lambda x: 4096 // len(x)`.
+        key: Function from an item to its length; None to keep the order within a window.
+        window_size: Number of items per window, an int >= 1.
+        boundary_key: Function from an item to a value; a new batch begins whenever the value
+            changes, compared by `==`.
+        shuffle: If True, yield the batches of a window in random order; needs a `seed`.
         seed: An int >= 0; the same seed gives the same order.
 
     Raises:
-        TypeError: For keys that don't compare, naming both.
-        ArgumentError: For a size that is no int >= 1.
+        TypeError: If two keys can't be compared; it names both.
+        ArgumentError: If a batch size is not an int >= 1.
 
     State:
-        The place before the window, its number, and a count of its batches given.
+        The position before the window, its number, and a count of its batches yielded.
 
     Resume:
         Re-reads one window; between windows, nothing.
@@ -99,7 +99,7 @@ def bucket_batch(
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         With a fixed `batch_size` and no `boundary_key`.
 
     Memory:
@@ -129,7 +129,7 @@ def bucket_batch(
 
 
 def _batches(length: int | float | None, window_size: int, size: int) -> int | float | None:
-    """How many batches so many items make."""
+    """Return the number of batches for a number of items."""
     if length is None or length == math.inf:
         return length
     windows, rest = divmod(int(length), window_size)
@@ -142,7 +142,7 @@ def cut_in_batches(
     key: Callable[[A], Any] | None,
     boundary_key: Callable[[A], Any] | None,
 ) -> list[list[A]]:
-    """The batches of a window, before they are given in random order."""
+    """Cut a window into batches, before they are shuffled."""
     return list(_cut(_longest_first(items, key), batch_size, boundary_key))
 
 
@@ -157,7 +157,7 @@ def _longest_first(items: list[A], key: Callable[[A], Any] | None) -> list[A]:
                 bool(a < b)
             except (TypeError, ValueError) as error:
                 raise TypeError(
-                    f"bucket_batch: keys {brief(a)} and {brief(b)} don't compare"
+                    f"bucket_batch: keys {brief(a)} and {brief(b)} can't be compared"
                 ) from error
         raise
 

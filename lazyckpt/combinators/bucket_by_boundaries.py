@@ -1,4 +1,4 @@
-"""`bucket_by_boundaries`: batches of items of similar length, out of fixed buckets."""
+"""`bucket_by_boundaries`: batches of items of similar length, from fixed buckets."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.pipeline import Listing
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
-_BLOCK = 256  # items read between places to go on from, where none has to be given soon
+_BLOCK = 256  # items between positions to resume from, without max_wait
 
 
 def _increasing(value: Any) -> tuple[Any, ...]:
@@ -63,8 +63,8 @@ def _fitting(boundaries: Any, batch_size: Any, drop_last: bool, max_wait: Any, *
         )
     if drop_last and max_wait is not None:
         raise ArgumentError(
-            f"bucket_by_boundaries: max_wait={max_wait} gives short batches, which "
-            "drop_last=True leaves out; take one of them"
+            f"bucket_by_boundaries: max_wait={max_wait} yields short batches, which "
+            "drop_last=True drops; use only one of them"
         )
 
 
@@ -89,37 +89,37 @@ def bucket_by_boundaries(
     drop_last: bool = False,
     max_wait: int | None = None,
 ) -> Machine[list[A]]:
-    """Batches of items of one bucket each: a batch is given when its bucket is full.
+    """Sort items into buckets by length, and yield a batch when its bucket is full.
 
     Args:
-        boundaries: n increasing numbers, which make n + 1 buckets: below the first, from
-            each up to but without the next, from the last on.
-        batch_size: Items a batch, an int >= 1, or a list of one for each bucket.
-        key: Gives the length of an item.
-        drop_last: Whether to leave out what is too few for a batch at the end; else it
-            is given as smaller batches, the shortest items first.
-        max_wait: No item waits for more than this many others, an int >= 2: a batch that
-            has waited for more than half of that is given as it is.
+        boundaries: n increasing numbers, which make n + 1 buckets: lengths below the first,
+            lengths in each half-open interval between two, and lengths from the last on.
+        batch_size: Number of items per batch, an int >= 1, or a list with one per bucket.
+        key: Function from an item to its length.
+        drop_last: If True, drop the items left in the buckets at the end; otherwise they are
+            yielded as smaller batches, shortest items first.
+        max_wait: Largest number of other items read while an item waits, an int >= 2. A batch
+            is yielded unfilled if it has waited for more than half of that. None for no limit.
 
     Raises:
-        TypeError: For a length that is no number.
+        TypeError: If a length is not a number.
 
     State:
-        A place before the oldest item waiting, how many items were read since, and how
-        many wait in each bucket.
+        A position before the oldest waiting item, the number of items read since, and the
+        number waiting in each bucket.
 
     Resume:
-        Re-reads at most `max_wait` items; without it, all since the oldest item waiting,
-        which has no bound where a bucket is rare, and up to 255 more.
+        Re-reads at most `max_wait` items. Without `max_wait`, re-reads all items since the oldest
+        waiting one, and up to 255 more: there is no bound if a bucket is rare.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     Memory:
-        Less than a batch for each bucket.
+        Less than one batch per bucket.
 
     >>> import lazyckpt as lz
     >>> words = lz.source("the mind of man is capable of anything".split())
@@ -142,7 +142,7 @@ def bucket_by_boundaries(
             if not is_raised_here(error):
                 raise
         raise TypeError(
-            f"bucket_by_boundaries: key must give a number, got {brief(size)} "
+            f"bucket_by_boundaries: key must return a number, got {brief(size)} "
             f"({type(size).__name__}) for {brief(item)}"
         )
 
@@ -156,18 +156,18 @@ def bucket_by_boundaries(
         upstream,
         first=(0, (0,) * len(sizes)),
         check=check,
-        # It may have asked for one more at the end, for which upstream read and gave none.
+        # At the end, upstream may have been asked for one more item, and have read for it.
         rereads=lambda at: [Reread(at[0], max(at[1], begun(upstream, at[0])))],
         flow=flow,
     )
 
 
 class _Buckets:
-    """What waits in each bucket, and where to begin to read it again.
+    """The items waiting in each bucket, and the position from which to re-read them.
 
-    Items are counted from the position's place on. Upstream's place is known
-    at the beginning of each block of them: a mark is such a count and the place
-    there. Of each bucket it is known in which block its oldest item came.
+    Items are counted from the anchor of the position. Upstream's position is known only at
+    the beginning of each block of items: a mark is the count and the position there. For
+    each bucket, the mark of the block that contains its oldest item is kept.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class _Buckets:
         return place, self._count - start, tuple(map(len, self._held))
 
     def _reread(self, stream: Iterator[Any]) -> list[list[Any]]:
-        """What waited at the position."""
+        """Re-read the items that were waiting at the position."""
         _, passed, waiting = self._position
         last: list[deque[Any]] = [deque(maxlen=n) for n in waiting]
         for item in islice(stream, passed):

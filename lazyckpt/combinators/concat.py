@@ -1,4 +1,4 @@
-"""Pipelines one after another: `concat`."""
+"""`concat`: pipelines one after another."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ A = TypeVar("A")
 
 @source_combinator(keeps_items=True, validate=lambda pipelines: joined("concat", pipelines))
 def concat(*pipelines: Pipeline[A]) -> Machine[A]:
-    """The items of the first pipeline, then of the second, and so on.
+    """Yield the items of the first pipeline, then those of the second, and so on.
 
     Args:
-        pipelines: One or more.
+        pipelines: One or more pipelines.
 
     Raises:
-        ArgumentError: None is given.
+        ArgumentError: If called without pipelines.
 
     State:
-        That of the pipeline being read, and its number.
+        The state of the current pipeline, and its number.
 
     Resume:
-        Re-reads what that one does.
+        Re-reads what the current pipeline re-reads.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
-        Where all are.
+    Rank-invariant:
+        If all pipelines are.
 
     >>> import lazyckpt as lz
     >>> list(lz.concat(lz.source([1, 2]), lz.source([3])))
@@ -93,11 +93,11 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
             number += 1
             place = machines[number].init(epoch)
 
-    known: tuple[Position, list[float]] = (), []  # of the position asked for last
+    known: tuple[Position, list[float]] = (), []  # of the last requested position
     lengths = [each.length for each in machines if each.length is not None]
 
     def ends(position: Position) -> tuple[Position, list[float]]:
-        """How many items come from a position on until each pipeline ends, from the open one."""
+        """Count the items from a position to the end of each pipeline, from the open one on."""
         places, number = position
         jump: Any = machines[number].skip
         first = lengths[number]

@@ -1,4 +1,4 @@
-"""`concat_then_split`: rows of tokens, cut wherever a row is full."""
+"""`concat_then_split`: token sequences end to end, cut into rows of one length."""
 
 from __future__ import annotations
 
@@ -51,43 +51,42 @@ def concat_then_split(
     drop_last: bool = False,
     pad: Pad | None = None,
 ) -> Machine[Features]:
-    """Rows of `length` tokens out of all sequences end to end, cut wherever a row is full.
+    """Concatenate token sequences and cut them into rows of `length` tokens.
 
-    An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
-    or a mapping of several features of one length n. A feature that is one number or text
-    belongs to each token of its sequence.
+    An item is a sequence of tokens: a list, an array of shape `(n, ...)`, or a mapping of
+    several features of the same length n. A feature that is a single number or string applies
+    to every token of its sequence.
 
     A row is a dict of arrays of shape `(length, ...)`: the features, or `tokens`;
-    `segment_ids`, int32, which number the sequences in the row from 1, with 0
-    where it is filled up; and `positions`, int32, which count from 0 in each
-    segment. What goes on in the next row is a segment of its own there. An empty
-    sequence leaves no trace.
+    `segment_ids`, int32, which number the sequences in the row from 1, with 0 for padding;
+    and `positions`, int32, which count from 0 within each segment. A sequence that continues
+    in the next row is a new segment there. Empty sequences are ignored.
 
-    Rows are filled when they are delivered: before `shard`, each rank fills its own rows only.
+    Rows are filled only when they are delivered: before `shard`, each rank fills only its own.
 
     Args:
-        length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
-            far in the epoch.
-        drop_last: Whether to leave out a last row that isn't full; else zeros fill it up.
-        pad: What fills up that row, by features, as `{"labels": -100}`; zeros for the others.
+        length: Number of tokens per row, an int >= 1; or a `schedule` of such, by the number of
+            rows so far in the epoch.
+        drop_last: If True, drop a final row that isn't full; otherwise it is padded.
+        pad: Padding by feature, such as `{"labels": -100}`; zeros for the others.
 
     Raises:
-        TypeError: For an item that is no such sequence.
-        ValueError: For features of unequal lengths, of other names than before in the
-            row, or named as those that are added; for a `pad` that doesn't fit them.
+        TypeError: If an item is not a sequence of tokens, or a mapping of such.
+        ValueError: If features have unequal lengths, other names than those before them in the
+            row, or the names of added features; or if a `pad` doesn't fit them.
 
     State:
-        The place before the sequence in which the next row begins, and how many of its
-        tokens are given; with a schedule, a count of rows.
+        The position before the sequence in which the next row begins, and the number of its
+        tokens already yielded; with a schedule, also a count of rows.
 
     Resume:
-        Re-reads that one sequence, with another length too (`rebase`).
+        Re-reads that one sequence, also with a different length (`rebase`).
 
     Random access:
         No.
 
-    Rank-free:
-        With sequences of one length.
+    Rank-invariant:
+        If all sequences have the same length.
 
     Memory:
         One sequence and one row.
@@ -107,7 +106,7 @@ def concat_then_split(
             cut = None
             if begin > size:
                 raise SourceChanged(
-                    f"concat_then_split: the state stands after token {begin} of a sequence "
+                    f"concat_then_split: the state is after token {begin} of a sequence "
                     f"that now has {size}"
                 )
             while begin < size:

@@ -1,4 +1,4 @@
-"""`count`, `random_floats`, `random_indices`: endless, each item made of its number alone."""
+"""`count`, `random_floats`, `random_indices`: endless sources that compute items by number."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from lazyckpt.decorators import source_combinator
 T = TypeVar("T")
 
 _FINEST = 53  # bits of a float's mantissa
-_LARGEST = 1 << 16  # items made at once
+_LARGEST = 1 << 16  # items computed in one call
 
 
 @source_combinator(checks={"start": integer, "step": integer})
 def count(start: int = 0, step: int = 1) -> Machine[int]:
-    """The numbers `start`, `start + step`, `start + 2 * step`, ..., forever.
+    """Yield `start`, `start + step`, `start + 2 * step`, ..., forever.
 
     Args:
         start: The first number, an int of any size and sign.
-        step: How far the next one is, likewise.
+        step: The difference between two numbers, an int of any size and sign.
 
     Raises:
-        IndexError: For a place beyond 2**60, here and in the other endless sources.
+        IndexError: For an index beyond 2**60; this applies to all endless sources.
 
     State:
         The epoch and a count of items.
@@ -45,7 +45,7 @@ def count(start: int = 0, step: int = 1) -> Machine[int]:
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -68,7 +68,7 @@ def count(start: int = 0, step: int = 1) -> Machine[int]:
 
 @source_combinator(checks={"seed": natural}, elastic=Elastic(changes={"seed": "here"}))
 def random_floats(*, seed: int) -> Machine[float]:
-    """Random floats in [0, 1), forever, different in each epoch.
+    """Yield random floats in [0, 1), forever; each epoch has different ones.
 
     Args:
         seed: An int >= 0; the same seed gives the same floats.
@@ -82,7 +82,7 @@ def random_floats(*, seed: int) -> Machine[float]:
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -101,11 +101,11 @@ def random_floats(*, seed: int) -> Machine[float]:
     elastic=Elastic(changes={"seed": "here", "weights": "here"}),
 )
 def random_indices(weights: Sequence[float] | NDArray[Any], *, seed: int) -> Machine[int]:
-    """Random indices of `weights`, forever, each as often as its weight says.
+    """Yield random indices of `weights`, forever, each in proportion to its weight.
 
     Args:
-        weights: A sequence of finite numbers >= 0, of which one is above 0; they
-            need not sum to 1.
+        weights: Sequence of finite numbers >= 0, at least one of them above 0; they need not
+            sum to 1.
         seed: An int >= 0; the same seed gives the same indices.
 
     State:
@@ -117,7 +117,7 @@ def random_indices(weights: Sequence[float] | NDArray[Any], *, seed: int) -> Mac
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Source:
@@ -146,7 +146,7 @@ def _drawn(
     one: Callable[[int], T],
     many: Callable[[NDArray[np.uint64]], NDArray[Any]],
 ) -> Machine[T]:
-    """What `one` makes of 53 random bits, forever; `many` makes the same of an array of them."""
+    """Yield `one(bits)` for 53 random bits at a time, forever; `many` takes an array of them."""
     key, unused = derive(seed, name), 64 - _FINEST
 
     def stacked(indices: Indices) -> NDArray[Any]:
@@ -162,7 +162,7 @@ def _drawn(
         windows = itertools.starmap(range, itertools.pairwise(stops))
         return itertools.chain.from_iterable(map(rows, windows))
 
-    # Each epoch draws on from a place of its own in one long row of hashes.
+    # Each epoch draws from its own offset in one long sequence of hashes.
     return _endless(
         name,
         lambda epoch: derive(seed, name, epoch) >> 2,
@@ -177,7 +177,7 @@ def _endless(
     table: Table[T],
     walk: Callable[[int], Iterator[T]],
 ) -> Machine[T]:
-    """The items of an endless table, from the index `begin(epoch)` on."""
+    """Build the machine of an endless table, read from the index `begin(epoch)` on."""
 
     def step(position: Position) -> tuple[Position, T]:
         epoch, given = position

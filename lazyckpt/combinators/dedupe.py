@@ -1,4 +1,4 @@
-"""`dedupe`: items that have not come lately."""
+"""`dedupe`: drop items that occurred recently."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 
 @giving(Keeping)
 @combinator(checks={"key": function, "window": positive}, functions={"key": "look"})
 def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -> Machine[A]:
-    """The items whose key none of the `window` items before has.
+    """Drop items whose key occurred in the previous `window` items.
 
     Args:
-        key: What is compared, of an item; hashable. A digest holds less memory than a text.
-        window: How many items back are looked at, an int >= 1, whether they were given
-            or left out.
+        key: Function from an item to a hashable key. A digest takes less memory than a long
+            string.
+        window: Number of previous items to compare with, an int >= 1; dropped items count too.
 
     Raises:
-        TypeError: For a key that has no hash.
+        TypeError: If a key is not hashable.
 
     State:
-        The place of an item that lies `window` items back or more, and a count since.
+        The position of an item at least `window` items back, and a count of items since.
 
     Resume:
-        Re-reads at most twice `window` items.
+        Re-reads at most 2 * `window` items.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     Memory:
@@ -55,7 +55,7 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
         anchor, passed = position
         before = upstream.flow(anchor)
         last = _Last(window)
-        # A place every `window` items: the last but one has a whole window behind it.
+        # A position every `window` items: the last but one has a whole window after it.
         older, newer, since, ready = anchor, anchor, passed, False
 
         def noted(item: A) -> bool:
@@ -66,7 +66,7 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
                 if not is_raised_here(error):
                     raise
                 raise TypeError(
-                    f"dedupe: key must give something with a hash, got {brief(found)} "
+                    f"dedupe: key must return a hashable value, got {brief(found)} "
                     f"({type(found).__name__})"
                 ) from error
             return last.add(found)
@@ -81,8 +81,8 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
                     newer = before.snapshot()
             if count < passed:
                 raise SourceChanged(
-                    f"dedupe: the state has read {passed} items since its place, "
-                    f"where there are {count}"
+                    f"dedupe: the state has read {passed} items since its anchor, "
+                    f"but now there are {count}"
                 )
             ready = True
             for item in stream:
@@ -118,7 +118,7 @@ class _Last:
         self._counts: dict[Any, int] = {}
 
     def add(self, key: Any) -> bool:
-        """Take in the next item's key, and say whether none of the others has it."""
+        """Add the next item's key; return True if none of the others is equal to it."""
         counts = self._counts
         is_new = key not in counts
         counts[key] = counts.get(key, 0) + 1

@@ -1,4 +1,4 @@
-"""`dedupe_bloom`: items that have not come before, by a Bloom filter."""
+"""`dedupe_bloom`: drop items that occurred before, by a Bloom filter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import PipelineError, SourceChanged
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 _NAME = "dedupe_bloom"
 
@@ -51,47 +51,46 @@ def dedupe_bloom(
     false_positive_rate: float,
     block_size: int = 65_536,
 ) -> Machine[A]:
-    """The items whose key none before has in the epoch, but for a few that are left out too.
+    """Drop items whose key occurred earlier in the epoch, and a small share of new items.
 
-    A Bloom filter says which keys there were (Bloom, 1970; Kirsch and Mitzenmacher, 2008). It
-    never takes a key that was there for a new one. The hashes of the keys are kept in a folder:
-    after each `block_size` items a file is written, which is named by its digest, names the one
-    before it, and never changes. A state names the last. So a resume from any state, the
-    oldest too, sees what was seen before it and nothing else; runs at once in one
-    folder don't disturb each other; and a process may be killed at any time. Behind
-    `repeat()` an epoch is all that was ever seen.
+    A Bloom filter records the keys (Bloom, 1970; Kirsch and Mitzenmacher, 2008). It never lets
+    a repeated key through. The hashes of the keys are kept in a folder: after every `block_size`
+    items a file is written. Its name is its digest, it names the file before it, and it never
+    changes. A state names the last file. So a resume from any state, however old, knows exactly
+    the keys seen before it. Several runs can share a folder, and a process can be killed at any
+    time. After `repeat()`, the epoch is the whole stream.
 
     Args:
-        key: What is compared, of an item: a str, bytes or an int.
-        folder: Where the hashes are kept, the same after a resume. All states that name
-            its files need them.
-        capacity: How many items may be given in an epoch, an int >= 1; `rebase` changes it.
-        false_positive_rate: The share of new items, between 0 and 1, that are left out once
-            `capacity` were given; fewer before. Where 0.01 is stated, 0.0102 were measured
-            then, and 0.0016 on average of a whole stream up to there; of 0.001, 0.0009.
-        block_size: After how many items, given or left out, a file is written.
+        key: Function from an item to a str, bytes or an int.
+        folder: Folder for the hashes, the same one after a resume. Every state needs the files
+            that it names.
+        capacity: Largest number of items yielded per epoch, an int >= 1; `rebase` changes it.
+        false_positive_rate: Share of new items, between 0 and 1, that are dropped once `capacity`
+            items were yielded; fewer before. For 0.01, the measured share is 0.0102 at that
+            point and 0.0016 on average up to it; for 0.001, 0.0009 at that point.
+        block_size: Number of items, yielded or dropped, after which a file is written.
 
     Raises:
-        PipelineError: More than `capacity` items are new.
-        InvalidState: A file that a state names is missing or damaged; the message names it.
-        TypeError: For a key that is no str, bytes or int.
+        PipelineError: If more than `capacity` items are new.
+        InvalidState: If a file that a state names is missing or damaged; it names the file.
+        TypeError: If a key is not a str, bytes or an int.
 
     State:
-        The place where the block under way began, the digest of the one before it, and a count
-        of items since.
+        The position at the beginning of the current block, the digest of the block before it,
+        and a count of items since.
 
     Resume:
-        Re-reads fewer than `block_size` items, and 8 bytes from `folder` for each item given,
-        in about a tenth of the time that these took.
+        Re-reads fewer than `block_size` items, and 8 bytes from `folder` per item yielded; that
+        takes about a tenth of the time of the first pass.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     Memory:
-        `capacity` times 1.44 log2(1 / `false_positive_rate`) bits: 1.2 bytes an item for 0.01.
+        `capacity` * 1.44 log2(1 / `false_positive_rate`) bits: 1.2 bytes per item for 0.01.
 
     >>> import lazyckpt as lz
     >>> from tempfile import mkdtemp
@@ -116,8 +115,8 @@ def dedupe_bloom(
             count = len([seen.add(key(item)) for item in islice(stream, passed)])
             if count < passed:
                 raise SourceChanged(
-                    f"{_NAME}: the state has read {passed} items since its place, "
-                    f"where there are {count}"
+                    f"{_NAME}: the state has read {passed} items since its anchor, "
+                    f"but now there are {count}"
                 )
             ready = True
             for item in stream:
@@ -147,28 +146,28 @@ def dedupe_bloom(
 
 
 class _Seen:
-    """The keys that there were, and apart from these the hashes of the block under way."""
+    """The keys that occurred, and separately the hashes of the current block."""
 
     def __init__(self, found: BloomFilter, capacity: int) -> None:
         self._filter, self._capacity = found, capacity
         self.total, self.hashes = 0, list[int]()
 
     def restore(self, blocks: BlockFolder, digest: int) -> None:
-        """Add what is kept up to a block."""
+        """Add the stored hashes up to a block."""
         for number, block in enumerate(blocks.blocks(digest)):
             self.total = self.total if number else block.total
             self._filter.add_all(block.hashes)
 
     def add(self, key: Any) -> bool:
-        """Add a key, and say whether it is new."""
+        """Add a key; return True if it is new."""
         value = key_hash(_NAME, "key", key)
         if not self._filter.add(value):
             return False
         self.total += 1
         if self.total > self._capacity:
             raise PipelineError(
-                f"{_NAME}: more than capacity={self._capacity:,} items are new; go on with "
-                "lazyckpt.rebase(state, pipeline) and a pipeline of more capacity"
+                f"{_NAME}: more than capacity={self._capacity:,} items are new; continue with "
+                "lazyckpt.rebase(state, pipeline) and a pipeline with more capacity"
             )
         self.hashes.append(value)
         return True

@@ -1,4 +1,4 @@
-"""`enumerate`, `random_map`: items made with their numbers."""
+"""`enumerate`, `random_map`: stages that use the number of each item."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Numbering
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 _MASK = (1 << 64) - 1
@@ -31,10 +31,10 @@ _MASK = (1 << 64) - 1
 @giving(Numbering)
 @combinator(checks={"start": integer}, pointwise=True)
 def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
-    """Every item with its number in the epoch: `(number, item)`.
+    """Yield each item with its number in the epoch: `(number, item)`.
 
-    Before `shard` the numbers are those of the whole stream; behind it, each
-    rank's own.
+    Before `shard` the numbers are those of the global stream; after it, each rank counts its own
+    items.
 
     Args:
         start: The first number.
@@ -48,7 +48,7 @@ def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -75,22 +75,22 @@ def random_map(
     seed: int,
     generator: Literal["numpy", "torch"] = "numpy",
 ) -> Machine[B]:
-    """`fn(rng, item)` for every item, with a generator of random numbers of its own.
+    """Yield `fn(rng, item)` for each item, with a random generator of its own for each.
 
-    What `rng` draws depends on the seed, the epoch and the item's number in it,
-    on nothing else: not on other items' draws, on workers or on resumes. Behind
-    `shard` or `lanes` that number is the item's in the stream of all ranks, as if
-    it stood before `shard`, and no rank draws what another does. What a method of
-    `rng` makes of its bits may change with the version of NumPy or torch.
+    The draws of `rng` depend only on the seed, the epoch and the number of the item in it. They
+    don't depend on the draws for other items, on workers or on resumes. After `shard` or
+    `lanes`, the number is that of the item in the global stream: the item has the same draws as
+    it would before `shard`, and different ranks have different draws. A new version of NumPy or
+    torch may change the numbers that a method of `rng` computes from its bits.
 
     Args:
-        fn: It draws what it wants from `rng` before it returns, and keeps it no longer.
+        fn: Function of a generator and an item. It must use `rng` only during the call.
         seed: An int >= 0; the same seed gives the same draws.
-        generator: What `rng` is: a `numpy.random.Generator`, or a `torch.Generator` for
-            functions such as `torch.rand(3, generator=rng)`.
+        generator: Kind of `rng`: "numpy" for a `numpy.random.Generator`, or "torch" for a
+            `torch.Generator`, as in `torch.rand(3, generator=rng)`.
 
     Raises:
-        ArgumentError: torch is asked for and not installed.
+        ArgumentError: If torch is asked for and not installed.
 
     State:
         A count of items.
@@ -99,14 +99,14 @@ def random_map(
         Re-reads nothing.
 
     Random access:
-        Kept; an item passed over is not computed.
+        Kept; skipped items are not computed.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Source:
-        SFC64 (Doty-Humphrey, PractRand, 2010), its state hashed anew for each item; torch's
-        generator is seeded anew for each.
+        SFC64 (Doty-Humphrey, PractRand, 2010), with its state hashed from scratch for each item;
+        torch's generator is seeded for each item.
 
     >>> import lazyckpt as lz
     >>> noisy = lz.source([10, 20, 30]) | lz.random_map(lambda rng, x: x + rng.random(), seed=0)
@@ -117,7 +117,7 @@ def random_map(
     if generator == "torch" and importlib.util.find_spec("torch") is None:
         raise ArgumentError('random_map: generator="torch" needs pip install "lazyckpt[torch]"')
     share = upstream.share
-    spare: list[np.random.Generator] = []  # making one takes longer than most draws
+    spare: list[np.random.Generator] = []  # creating one takes longer than most draws
 
     def drawn(epoch: int, first: int) -> Callable[[Iterable[A]], Iterator[B]]:
         key, number = derive(seed, "random_map", epoch), share.first + first * share.every
@@ -131,17 +131,17 @@ def random_map(
 
 
 def _torch_generators(key: int, number: int, every: int) -> Iterator[Any]:
-    """One generator of torch's, in the same way."""
+    """Yield one torch generator over and over, seeded for every `every`-th number."""
     rng = import_module("torch").Generator()
     while True:
-        yield rng.manual_seed(hashed(key, 3 * number) >> 1)  # which takes 63 bits as they are
+        yield rng.manual_seed(hashed(key, 3 * number) >> 1)  # uses all 63 bits
         number += every
 
 
 def _generators(
     spare: list[np.random.Generator], key: int, number: int, every: int
 ) -> Iterator[np.random.Generator]:
-    """One generator again and again, in the state that belongs to every so-many-th number."""
+    """Yield one NumPy generator over and over, in the state for every `every`-th number."""
     rng = spare.pop() if spare else np.random.Generator(np.random.SFC64(0))
     bits = rng.bit_generator
     first = [hashed(key, 3 * number + i) for i in range(3)]
@@ -163,7 +163,7 @@ def _generators(
 
 
 def _counters(first: int, every: int, size: int) -> NDArray[np.uint64]:
-    """Three counters in a row at each of `size` places, modulo 2**64."""
+    """Return three consecutive counters at each of `size` numbers, modulo 2**64."""
     places = np.arange(size, dtype=np.uint64) * np.uint64(every & _MASK) + np.uint64(first & _MASK)
     counters: NDArray[np.uint64] = np.add.outer(places, np.arange(3, dtype=np.uint64))
     return counters
@@ -174,7 +174,7 @@ def numbered(
     upstream: Machine[A],
     made: Callable[[int, int], Callable[[Iterable[A]], Iterator[B]]],
 ) -> Machine[B]:
-    """What `made(epoch, number)` makes of the items from a number on."""
+    """Build the machine that applies `made(epoch, number)` to the items from a number on."""
     alone: Any = upstream.item
 
     def step(position: Position) -> tuple[Position, B]:

@@ -1,4 +1,4 @@
-"""`exclude`: everything but some ranges of items."""
+"""`exclude`: drop ranges of items."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Between(tuple[int, int]):
 
 
 def _ranges(value: Any) -> Spans:
-    """Ranges in rising order, as pairs of ints; the check of an argument."""
+    """Check the argument; return the ranges in rising order, as pairs of ints."""
     if not isinstance(value, (list, tuple)):
         raise Unfit(_EXPECTED)
     found = sorted(map(_range, value))
@@ -57,7 +57,7 @@ def _range(value: Any) -> tuple[int, int]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise Unfit(_EXPECTED)
     if pair[1] is None:
-        raise Unfit(f"ranges that end: take({brief(pair[0])}) leaves out everything behind")
+        raise Unfit(f"ranges that end; take({brief(pair[0])}) drops everything from there on")
     if all(isinstance(each, State) for each in pair):
         found = _Between(map(_number, pair))
         found.states = tuple(pair)
@@ -67,26 +67,24 @@ def _range(value: Any) -> tuple[int, int]:
         raise Unfit(_EXPECTED)
     start, stop = found
     if not 0 <= start < stop <= MOST:
-        raise Unfit(f"ranges with 0 <= start < stop, which {(start, stop)} has not")
+        raise Unfit(f"ranges with 0 <= start < stop, not {(start, stop)}")
     return found if found.states else (start, stop)
 
 
 def _number(state: State) -> int:
-    """How many items its pipeline has given before a state."""
+    """Return the number of items that the state's pipeline had yielded."""
     found = state.own_items
     if found is None:
-        raise Unfit(
-            "ranges of known numbers, without a state after rebase, of which only reading tells it"
-        )
+        raise Unfit("states with a known item number; a state after rebase may have none")
     return found
 
 
 class _Kept:
-    """Which items stay, between those of upstream and those given."""
+    """The items that are kept, as numbers of upstream's items and as numbers of output items."""
 
     def __init__(self, ranges: Spans) -> None:
         firsts, lasts = {start for start, _ in ranges}, {stop for _, stop in ranges}
-        # As one where they meet.
+        # Adjacent ranges are merged.
         self.starts, self.stops = sorted(firsts - lasts), sorted(lasts - firsts)
         sizes = map(sub, self.stops, self.starts)
         self.gone: list[int] = [0, *accumulate(sizes)]  # before each range, and in all
@@ -94,17 +92,17 @@ class _Kept:
         self.given = [start - gone for start, gone in before]  # before each range
 
     def end(self, number: int) -> int:
-        """Where the range ends that an item is in; its own number if it is in none."""
+        """Return where the range ends that contains an item; the item's own number if none does."""
         place = bisect_right(self.starts, number) - 1
         return max(number, self.stops[place]) if place >= 0 else number
 
     def following(self, number: int) -> int:
-        """Where the next range begins."""
+        """Return where the next range begins."""
         place = bisect_left(self.starts, number)
         return self.starts[place] if place < len(self.starts) else sys.maxsize
 
     def count(self, number: int) -> int:
-        """How many of the first so many items stay."""
+        """Return how many of the first `number` items are kept."""
         place = bisect_left(self.starts, number)
         gone = self.gone[place]
         if place and number < self.stops[place - 1]:
@@ -112,11 +110,11 @@ class _Kept:
         return number - gone
 
     def number(self, given: int) -> int:
-        """The number of an item by its number among those that stay."""
+        """Return the upstream number of an item, from its number among those that are kept."""
         return given + self.gone[bisect_right(self.given, given)]
 
     def numbers(self, given: Indices) -> Indices:
-        """Those of several."""
+        """Return the upstream numbers of several items."""
         if isinstance(given, range) and given:
             first, last = self.number(given[0]), self.number(given[-1])
             if last - first == given[-1] - given[0]:
@@ -134,36 +132,35 @@ class _Kept:
     elastic=Elastic(changes={"ranges": "here"}, inserted=lambda number: (number,)),
 )
 def exclude(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
-    """Everything but some ranges of items, such as the steps that spoiled a training.
+    """Drop ranges of items, for example the steps before a loss spike.
 
-    Numbers count what comes before the stage, from the beginning of an epoch: behind
-    `repeat`, over the whole stream. Steps of a training loop are left out behind `batch`,
-    as its last stage.
+    Numbers count the items before this stage, from the beginning of an epoch; after `repeat`,
+    over the whole stream. To drop steps of a training loop, put it after `batch`, as the last
+    stage.
 
-    `rebase` adds it to a running experiment, or ranges to it: what was given stays
-    given, ranges behind the place change nothing, and of one that the place is in the
-    rest is left out.
+    `rebase` adds the stage, or more ranges, to a running experiment. Ranges that were already
+    passed have no effect. If the position is within a range, the rest of that range is dropped.
 
     Args:
-        ranges: Pairs of item numbers, the first one left out and the one after the last,
-            as tuples or ranges; or of states of the pipeline so far, between which the
-            items are left out. `lazyckpt.seen(pipeline, n).ranges(file=...)` gives those of
-            the first n items that a file, a record or an item of the data is in.
+        ranges: Pairs `(start, stop)` of item numbers, as tuples or ranges; or pairs of states of
+            the pipeline before this stage, to drop the items between them.
+            `lazyckpt.seen(pipeline, n).ranges(file=...)` returns the ranges, among the first n
+            items, that contain a file, a record or an item of the data.
 
     Raises:
-        ArgumentError: Ranges overlap or are beyond the end, where that is known; or states
-            are none of what comes before, as far as random access or their form tells.
+        ArgumentError: If ranges overlap, or are beyond a known end; or if states don't belong to
+            the pipeline before this stage, as far as random access or their form shows.
 
     State:
-        A count of the items before it.
+        A count of upstream's items.
 
     Resume:
         Re-reads nothing.
 
     Random access:
-        Kept; the items left out are not read. Elsewhere they are read and dropped.
+        Kept; dropped items are not read. Without random access they are read and dropped.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -221,7 +218,7 @@ def exclude(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
         return Flow(chain.from_iterable(parts()), lambda: (items.snapshot(), base + taken()))
 
     def target(number: int, n: int) -> int:
-        """The number of the item behind n others."""
+        """Return the upstream number of the item n items further on."""
         return kept.number(kept.count(number) + n)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
@@ -254,12 +251,12 @@ def exclude(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
 
 
 def _check_fit(upstream: Machine[Any], ranges: Spans) -> None:
-    """Raise an error of ranges beyond the end, and of states that are none of upstream's."""
+    """Raise an error for ranges beyond the end, and for states that aren't upstream's."""
     length = upstream.length
     if ranges and length is not None and ranges[-1][1] > length:
         raise ArgumentError(
-            f"exclude: {brief(ranges[-1])} is beyond the end, of {int(length):,} items an epoch; "
-            "numbers count in an epoch: put repeat() before it for those of the whole stream"
+            f"exclude: {brief(ranges[-1])} is beyond the end, of {int(length):,} items per epoch; "
+            "numbers count within an epoch; put repeat() before it to count the whole stream"
         )
     for between in ranges:
         if isinstance(between, _Between):
@@ -275,8 +272,8 @@ def _check_state(upstream: Machine[Any], number: int, state: State) -> None:
         raise _foreign(state) from None
     if epoch:
         raise ArgumentError(
-            f"exclude: the state after {state.items:,} items is in epoch {epoch}, and numbers "
-            "count in an epoch: put repeat() before it"
+            f"exclude: the state after {state.items:,} items is in epoch {epoch}, but numbers "
+            "count within an epoch; put repeat() before it"
         )
     if upstream.skip is not None:
         position, passed = upstream.skip(upstream.init(0), number)
@@ -286,6 +283,6 @@ def _check_state(upstream: Machine[Any], number: int, state: State) -> None:
 
 def _foreign(state: State) -> ArgumentError:
     return ArgumentError(
-        f"exclude: the state after {state.items:,} items is none of what comes before the stage; "
-        "pass states of the pipeline up to there"
+        f"exclude: the state after {state.items:,} items doesn't belong to the pipeline before "
+        "this stage; pass states of that pipeline"
     )

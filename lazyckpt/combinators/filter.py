@@ -1,4 +1,4 @@
-"""`filter`: the items that a function chooses."""
+"""`filter`: the items that a predicate accepts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lazyckpt.core.stages import applying, stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 Ts = TypeVarTuple("Ts")
 
 
 class _Filter(Protocol):
-    """What a lambda takes is told by overloads alone, which the decorator can't make."""
+    """Overloads that tell type checkers the argument of a lambda; the decorator can't make them."""
 
     @overload
     def __call__(self, predicate: Callable[[A], Any]) -> Keeping[A]: ...
@@ -39,12 +39,12 @@ def selecting(public: Any) -> _Filter:
     itemwise=True,
 )
 def filter(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Machine[A]:
-    """The items for which `predicate(item)` is true.
+    """Keep the items for which `predicate(item)` is true.
 
     Args:
-        predicate: A function of one item.
-            With `args` it is called as `predicate(*args, item)`, as by `functools.partial`.
-        args: What comes before the item.
+        predicate: Function of one item. With `args`, it is called as `predicate(*args, item)`,
+            as by `functools.partial`.
+        args: Arguments before the item.
 
     State:
         None.
@@ -55,7 +55,7 @@ def filter(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts)
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -66,8 +66,6 @@ def filter(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts)
 
 
 def selected(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
-    """The machine of `filter(predicate)`."""
-
     def step(position: Position) -> tuple[Position, A]:
         while True:
             position, item = upstream.step(position)

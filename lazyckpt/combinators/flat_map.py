@@ -1,4 +1,4 @@
-"""`flat_map`, `unbatch`: one item in, several out."""
+"""`flat_map`, `unbatch`: one item in, any number out."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Stage, Unbatching
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 
 @combinator(checks={"fn": function}, functions={"fn": "expand"}, itemwise=True)
 def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
-    """The items of `fn(item)` for every item, one after another.
+    """Yield the items of `fn(item)` for each item.
 
     Args:
-        fn: It returns an iterable, which a resume goes through again up to where it
-            was, or a pipeline or rows of `lazyckpt.io`, which a resume enters where it
-            was. Called again it must give the same items in the same order.
+        fn: Function from an item to an iterable, a pipeline or rows of `lazyckpt.io`. A resume
+            iterates an iterable again up to its position, and seeks in the other two. Called
+            again, `fn` must return the same items in the same order.
 
     Raises:
-        SourceChanged: Where an expansion became shorter.
-        TypeError: Where `fn` returns no iterable.
+        SourceChanged: If an expansion became shorter.
+        TypeError: If `fn` doesn't return an iterable.
 
     State:
-        The place before the current item, and how far its expansion is.
+        The position before the current item, and the position within its expansion.
 
     Resume:
-        Calls `fn` on one item again, and passes over what it gave.
+        Calls `fn` on one item again, and skips the outputs already yielded.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -51,7 +51,7 @@ def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]
 
 
 def _traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
-    """Rows of a list keep their own origins; of any other batch they have the batch's."""
+    """Give the rows of a list their own origins, and the rows of any other batch the batch's."""
 
     def rows(batch: Any) -> Iterable[Any]:
         if type(batch) is list:
@@ -64,13 +64,13 @@ def _traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
 @giving(Unbatching)
 @combinator(trace=_traced_rows, itemwise=True)
 def unbatch(upstream: Machine[Any]) -> Machine[Any]:
-    """The items of every batch: the inverse of `batch`, with or without `collate=stack`.
+    """Yield the items of each batch: the inverse of `batch`, with or without `collate=stack`.
 
-    A list gives its items and an array its rows. A mapping of batches gives dicts,
-    a tuple of batches tuples, by field.
+    A list yields its items and an array its rows. A mapping of batches yields dicts, and a tuple
+    of batches yields tuples, field by field.
 
     State:
-        The place before the current batch, and a count of its items given.
+        The position before the current batch, and a count of its items yielded.
 
     Resume:
         Re-reads one batch.
@@ -78,15 +78,15 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     Random access:
         No.
 
-    Rank-free:
-        With batches of one size.
+    Rank-invariant:
+        If all batches have the same size.
 
     >>> import lazyckpt as lz
     >>> list(lz.source([{"x": [1, 2], "y": [3, 4]}]) | lz.unbatch())
     [{'x': 1, 'y': 3}, {'x': 2, 'y': 4}]
     """
 
-    def rows(batch: Any) -> Iterable[Any]:  # by whose name an error's note knows the stage
+    def rows(batch: Any) -> Iterable[Any]:  # an error's note finds the stage by this name
         return _rows(batch)
 
     return expanded("unbatch", upstream, rows)
@@ -97,7 +97,7 @@ def _rows(batch: Any) -> Iterable[Any]:
 
 
 def unstacked(batch: Any) -> Iterable[Any]:
-    """The items of one batch, as an iterable."""
+    """Return the items of one batch, as an iterable."""
     if isinstance(batch, (list, np.ndarray)):
         return batch
     if isinstance(batch, (Mapping, tuple)):

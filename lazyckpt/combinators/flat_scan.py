@@ -1,4 +1,4 @@
-"""`flat_scan`: one item in, several out, with a state of one's own."""
+"""`flat_scan`: one item in, any number out, with a state of your own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lazyckpt.core.user_state import Own, freeze, storable, thaw
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Pipeline
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 S = TypeVar("S")
 
-_ENDED = (1 << 53) - 1  # in place of the number of outputs given, which it never is
+_ENDED = (1 << 53) - 1  # in place of the number of outputs yielded, which never reaches it
 
 
 @combinator(
@@ -32,32 +32,31 @@ def flat_scan(
     init: S,
     flush: Callable[[S], Iterable[B]] | None = None,
 ) -> Machine[B]:
-    """The outputs of a Mealy machine, any number an item: `step(state, item) -> (state, outputs)`.
+    """Yield the outputs of a Mealy machine, any number per item: `step(state, item)`.
 
-    Outputs are an iterable, as `flat_map` takes it, or a pipeline.
+    `step` returns `(state, outputs)`; outputs are an iterable or a pipeline, as for `flat_map`.
 
     Args:
-        step: The function; it may change its state in place, which is a copy each time.
-            What its outputs change of it when they are asked for stays theirs.
-        init: The first state: None, bool, int, float, str, and lists, dicts and
-            tuples of them.
-        flush: `flush(state) -> outputs`, called where the epoch ends.
+        step: Function of the state and an item. It may change the state in place, because it is
+            called on a copy. Changes made while the outputs are iterated have no effect on it.
+        init: The first state: None, bool, int, float, str, and lists, dicts and tuples of them.
+        flush: Function from the state to outputs, called at the end of the epoch.
 
     Raises:
-        InvalidState: For a state of other types.
-        SourceChanged: Where outputs became fewer.
+        InvalidState: If a state is of another type.
+        SourceChanged: If outputs became fewer.
 
     State:
-        The place before the current item, your own state there, and a count of the
-        item's outputs given.
+        The position before the current item, your own state there, and a count of the item's
+        outputs yielded.
 
     Resume:
-        Calls `step` on one item again, or `flush`, and passes over what it gave.
+        Calls `step`, or `flush`, once again, and skips the outputs already yielded.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -74,7 +73,7 @@ def flat_scan(
         epoch = upstream.epoch(anchor)
         before, last = noted(anchored(upstream, anchor))
         inner: Flow[B] | None = None
-        begun = 0  # outputs given before those of the current item
+        begun = 0  # outputs yielded before those of the current item
 
         def expansions() -> Iterator[Iterable[B]]:
             nonlocal anchor, mine, inside, inner, begun
@@ -125,7 +124,7 @@ def _rereads(position: Position) -> tuple[Reread, ...]:
 
 
 def _entered(outputs: Iterable[B], inside: Position, epoch: int) -> Flow[B] | None:
-    """The outputs as a flow, where counting them does not tell the place."""
+    """Return the outputs as a flow, if a count of them isn't enough to resume; otherwise None."""
     if inside or isinstance(outputs, (Pipeline, Set)):
         return opened(outputs, inside, epoch)
     return None

@@ -25,14 +25,14 @@ A = TypeVar("A")
 def gather(
     upstream: Machine[A], indices: Sequence[SupportsIndex] | NDArray[np.integer[Any]]
 ) -> Machine[A]:
-    """The items at `indices`, in their order, as a list would be indexed.
+    """Yield the items at `indices`, in that order, as if indexing a list.
 
     Args:
-        indices: Ints as a range, a list, a tuple or an array of shape `(n,)`;
-            negative ones count from the end, and any may come again.
+        indices: Ints, as a range, a list, a tuple or an array of shape `(n,)`. Negative ones
+            count from the end; repeats are allowed.
 
     Raises:
-        ArgumentError: Where upstream has no random access, or not that index.
+        ArgumentError: If upstream has no random access, or an index is out of range.
 
     State:
         A count of items.
@@ -43,11 +43,11 @@ def gather(
     Random access:
         Kept; items not asked for are not computed.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
-        A list or tuple also as an array, 8 bytes an index; else nothing.
+        For a list or tuple, a copy as an array, 8 bytes per index; otherwise nothing.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(list("abcd")) | lz.gather([-1, 0, 0]))
@@ -55,13 +55,13 @@ def gather(
     """
     length = upstream.length
     if upstream.skip is None or length is None:
-        raise ArgumentError("gather: what comes before it has no random access")
+        raise ArgumentError("gather: the pipeline before it has no random access")
     order = _Given(indices, length)
     return reordered("gather", upstream, len(indices), lambda epoch: order)
 
 
 class IndexOutOfRange(ArgumentError, IndexError):
-    """An index that there is no item for."""
+    """There is no item at an index."""
 
 
 class _Given:
@@ -70,7 +70,7 @@ class _Given:
     def __init__(self, indices: Any, length: int | float) -> None:
         self._length = length
         if isinstance(indices, (list, tuple)):
-            indices = [operator.index(index) for index in indices]  # NumPy would round some
+            indices = [operator.index(index) for index in indices]  # NumPy would round some of them
         most, ends = MOST - 1 if length == math.inf else sys.maxsize, _ends(indices)
         for index in ends:
             if not -length <= index < length or (index < 0 and length == math.inf):
@@ -78,7 +78,7 @@ class _Given:
             if abs(index) > most:
                 raise ArgumentError(f"gather: index {index} is beyond {most}, the largest possible")
         self._as_they_are = min(ends, default=0) >= 0
-        if isinstance(indices, list) or len(indices) < 2:  # then a range's step is no matter
+        if isinstance(indices, list) or len(indices) < 2:  # then a range's step doesn't matter
             indices = np.array([*indices], np.int64)
         self._chosen = indices
 
@@ -100,7 +100,7 @@ class _Given:
 
 
 def _ends(indices: Any) -> list[int]:
-    """The least and the largest index, in whatever order."""
+    """Return the least and the largest index, whatever their order."""
     if not len(indices):
         return []
     if isinstance(indices, range):

@@ -1,4 +1,4 @@
-"""`group_by`: runs of items with equal keys."""
+"""`group_by`: groups of consecutive items with equal keys."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Grouping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 K = TypeVar("K")
 
 
 @giving(Grouping)
 @combinator(checks={"key": function}, functions={"key": "look"})
 def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, list[A]]]:
-    """Runs of consecutive items with equal keys, as `(key, items)`.
+    """Group consecutive items with equal keys: `(key, items)`.
 
-    Equal keys further apart are runs of their own, as in `itertools.groupby`;
-    items are a list, all there at once.
+    Equal keys that aren't adjacent form separate groups, as in `itertools.groupby`. `items` is a
+    complete list.
 
     Args:
-        key: Called with each item; `==` compares what it returns, and arrays
-            and what holds them by value.
+        key: Function from an item to a key. Keys are compared by `==`; arrays, and containers of
+            arrays, by value.
 
     Raises:
-        TypeError: For keys that `==` can't compare, naming both.
+        TypeError: If two keys can't be compared; it names both.
 
     State:
-        None; the place is that of the next run's first item.
+        None; the position is that of the next group's first item.
 
     Resume:
         Re-reads one item.
@@ -43,11 +43,11 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     Memory:
-        One run.
+        One group.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(["to", "be", "or", "not"]) | lz.group_by(len))
@@ -72,7 +72,7 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
                 for item in items:
                     new = key(item)
                     try:
-                        is_same = found == new  # which spares most keys a call
+                        is_same = found == new  # saves a call for most keys
                         if is_same is True:
                             run.append(item)
                             continue
@@ -99,7 +99,7 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
 
 
 def alike(stage: str, a: Any, b: Any) -> bool:
-    """Whether two keys are equal; arrays, and tuples or lists of them, are compared by value."""
+    """Return whether two keys are equal; arrays, and tuples or lists of them, compare by value."""
     if a is b:
         return True
     try:
@@ -112,4 +112,4 @@ def alike(stage: str, a: Any, b: Any) -> bool:
     except Exception as error:
         if isinstance(a, (tuple, list, dict, np.ndarray)):
             return same(a, b)
-        raise TypeError(f"{stage}: keys {brief(a)} and {brief(b)} don't compare") from error
+        raise TypeError(f"{stage}: keys {brief(a)} and {brief(b)} can't be compared") from error

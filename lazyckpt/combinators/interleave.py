@@ -1,4 +1,4 @@
-"""Several pipelines in turn: `interleave`."""
+"""`interleave`: items of several pipelines in turn."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ A = TypeVar("A")
     validate=lambda pipelines, block_length: joined("interleave", pipelines),
 )
 def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
-    """Items of each pipeline in turn, round and round over those that still have some.
+    """Yield items of each pipeline in turn, round-robin over those that haven't ended.
 
     Args:
-        pipelines: One or more.
-        block_length: How many items one gives before it is the next one's turn.
+        pipelines: One or more pipelines.
+        block_length: Number of consecutive items from one pipeline before the next one's turn.
 
     Raises:
-        ArgumentError: None is given.
+        ArgumentError: If called without pipelines.
 
     State:
-        That of each pipeline, which have ended, whose turn it is, and a count of
-        the items given in it.
+        The state of each pipeline, which ones have ended, whose turn it is, and a count of the
+        items yielded in that turn.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
-        Where all are.
+    Rank-invariant:
+        If all pipelines are.
 
     >>> import lazyckpt as lz
     >>> list(lz.interleave(lz.source([1, 2, 3]), lz.source([10]), lz.source([20, 30])))

@@ -1,4 +1,4 @@
-"""Several items expanded at once, in turn: `interleave_map`."""
+"""`interleave_map`: several items expanded at the same time, in turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import InvalidState, SourceChanged
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 _END: Any = object()
@@ -31,33 +31,33 @@ def interleave_map(
     cycle_length: int,
     block_length: int = 1,
 ) -> Machine[B]:
-    """The items of `fn(item)` for every item, several items open at once and read in turn.
+    """Expand several items at a time, and yield the outputs of each in turn.
 
-    When one has ended, the next input takes its place at its next turn, as in
-    tf.data's `interleave`.
+    When an expansion ends, the next input takes its place at its next turn, as in tf.data's
+    `interleave`.
 
     Args:
-        fn: Returns an iterable or a pipeline, as for `flat_map`.
-        cycle_length: How many are open at once.
-        block_length: How many items one gives before it is the next one's turn.
+        fn: Function from an item to an iterable or a pipeline, as for `flat_map`.
+        cycle_length: Number of expansions open at the same time.
+        block_length: Number of consecutive outputs from one expansion before the next one's turn.
 
     Raises:
-        SourceChanged: An expansion became shorter.
-        TypeError: `fn` returns no iterable.
+        SourceChanged: If an expansion became shorter.
+        TypeError: If `fn` doesn't return an iterable.
 
     State:
-        For each open one the place before its input and how far it is; whether the
-        inputs have ended, whose turn it is, and a count of the items given in it. It
-        grows with `cycle_length`, by about twice the size of upstream's place for
-        each, some 20 bytes over a list.
+        For each open expansion, the position before its input and the position within it;
+        whether the inputs have ended, whose turn it is, and a count of the items yielded in that
+        turn. Its size grows with `cycle_length`: per expansion, about twice the size of
+        upstream's position, which is some 20 bytes over a list.
 
     Resume:
-        Calls `fn` again for each open one, and passes over what it gave.
+        Calls `fn` again for each open expansion, and skips the outputs already yielded.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -71,7 +71,7 @@ def interleave_map(
         within("interleave_map", given, block_length - 1)
         if len(places) != cycle_length:
             raise InvalidState(
-                f"interleave_map: {len(places)} places for cycle_length={cycle_length}"
+                f"interleave_map: {len(places)} positions for cycle_length={cycle_length}"
             )
         for place in places:
             if place != ():
@@ -94,7 +94,7 @@ def interleave_map(
             try:
                 return opened(fn(upstream.step(anchor)[1]), inside, epoch)
             except End:
-                raise SourceChanged("interleave_map: an input that was open is gone") from None
+                raise SourceChanged("interleave_map: an open input no longer exists") from None
 
         def items() -> Iterator[B]:
             nonlocal ended, turn, given

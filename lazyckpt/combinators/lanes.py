@@ -1,4 +1,4 @@
-"""Streams that each belong to one rank at a time: `lanes`."""
+"""`lanes`: streams that each belong to one rank at a time."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def _fitting(pipelines: tuple[Any, ...], num_shards: int, index: int) -> None:
     if num_shards > len(pipelines):
         raise ArgumentError(
             f"lanes: {len(pipelines)} lanes leave some of num_shards={num_shards} ranks without "
-            "one; make more, of less each"
+            "one; use more lanes, with less data each"
         )
 
 
 def _rebased(
     position: Position, before: Entry, pipelines: Sequence[Pipeline[Any]], num_shards: int, **_: Any
 ) -> Position:
-    """The place of each lane in the pipeline that it has become."""
+    """Carry the position of each lane over to its new pipeline."""
     if before.known.get("num_shards") != num_shards:
-        raise Unfit("each rank has lanes of its own: lz.reshard deals them, from all ranks' states")
+        raise Unfit("each rank has its own lanes; use lz.reshard with the states of all ranks")
     if len(before.pipelines) != len(pipelines):
-        raise Unfit(f"of {len(before.pipelines)} lanes there are {len(pipelines)} now")
+        raise Unfit(f"there were {len(before.pipelines)} lanes, now there are {len(pipelines)}")
     places, *own = position
     return tuple(map(_carried, range(len(pipelines)), before.pipelines, pipelines, places)), *own
 
@@ -56,7 +56,7 @@ def _carried(number: int, before: Entries, lane: Pipeline[Any], place: Position)
 
 
 def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
-    """The lanes of all ranks, dealt to another number of ranks. Each goes on where it is."""
+    """Deal all lanes to a different number of ranks; each lane continues from its position."""
     width = len(positions[0][0])
     if num_shards > width:
         raise Unfit(f"{width} lanes are too few for {num_shards} ranks")
@@ -64,7 +64,9 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     for rank, (places, ended, _) in enumerate(positions):
         mine = range(rank, width, len(positions))
         if [number for number, place in enumerate(places) if place != ()] != [*mine]:
-            raise InvalidState(f"lanes: the state of rank {rank} has not the places of its lanes")
+            raise InvalidState(
+                f"lanes: the state of rank {rank} doesn't contain the positions of its lanes"
+            )
         for turn, number in enumerate(mine):
             lanes[number] = places[number], ended >> turn & 1
     dealt = []
@@ -87,30 +89,30 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     ),
 )
 def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> Machine[A]:
-    """Items of every `num_shards`-th pipeline, from number `index` on, in turn.
+    """Yield items of this rank's lanes in turn: pipelines `index`, `index + num_shards`, ...
 
-    For what has to be read per rank: cut it in a fixed number of lanes, a
-    multiple of all numbers of ranks it may be read by. Ranks go at their own
-    pace, and each saves its state. `reshard` deals the lanes to other ranks, and
-    `rebase` follows a change of what is in each of them.
+    Use it for data that each rank must read at its own pace. Split the data into a fixed number
+    of lanes, a multiple of every number of ranks that you plan to use. Each rank saves its own
+    state. `reshard` deals the lanes to a different number of ranks, and `rebase` carries states
+    over to changed pipelines.
 
     Args:
         pipelines: All lanes, the same on every rank.
-        num_shards: The number of ranks, at most that of lanes.
-        index: The rank, from 0.
+        num_shards: The number of ranks, at most the number of lanes.
+        index: This rank, from 0.
 
     State:
-        That of each lane of this rank, which have ended, and whose turn it is. It grows
-        with the number of lanes a rank.
+        The state of each lane of this rank, which ones have ended, and whose turn it is. Its
+        size grows with the number of lanes per rank.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
-        No; `reshard` wants the states of all ranks.
+    Rank-invariant:
+        No; `reshard` needs the states of all ranks.
 
     >>> import lazyckpt as lz
     >>> lines = [lz.source([f"{name}{n}" for n in range(3)]) for name in "abcd"]

@@ -1,4 +1,4 @@
-"""`local_shuffle`: a random order that reads data block by block, as they are stored."""
+"""`local_shuffle`: a random order that reads stored data block by block."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ A = TypeVar("A")
 def local_shuffle(
     upstream: Machine[A], window: int, *, seed: int, block_size: int | None = None
 ) -> Machine[A]:
-    """Blocks in random order, and within every `window` of them their items in random order.
+    """Shuffle blocks of stored data, and shuffle the items within every `window` of these blocks.
 
-    For data of which a block has to be decoded to get at one item: row groups, spans of
-    compressed files. Read in order it decodes each block once, if the data keep
-    `window` decoded blocks. `shuffle` would decode one for each item.
+    Use it if a whole block must be decoded to read one item: row groups, spans of compressed
+    files. Read in order, it decodes each block once, provided that the data keep `window`
+    decoded blocks. `shuffle` would decode one block per item.
 
-    An item moves as far as with `shuffle`, whatever the window: as measured over 1,000
-    blocks of 1,000 items, quarters of them by up to 0.14, 0.30, 0.51 and all of the data.
-    What comes one after the other is less apart: neighbours' places correlate by
-    1 / `window` (0.26 where it is 4, 0.06 of 16, 0.015 of 64, 0.003 of 256, none with
-    `shuffle`). A quarter of all neighbours are closer than 0.001, 0.11, 0.13 and 0.13 of the
-    data (0.13), half of them than 0.19, 0.27, 0.29 and 0.29 (0.29). 256 items in a row come
-    of 4, 16, 62 and 161 blocks (226), and their mean varies 8.1, 4.1, 2.1 and 1.4 times as
-    much as that of as many items drawn at random.
+    An item moves as far as with `shuffle`, but consecutive items are more alike. Measured on
+    1,000 blocks of 1,000 items; distances are shares of the data, the last column is `shuffle`:
+
+        window                                   4      16      64     256     all
+        correlation of neighbours' positions   0.26    0.06   0.015   0.003      0
+        first quartile of their distance      0.001    0.11    0.13    0.13    0.13
+        median of their distance               0.19    0.27    0.29    0.29    0.29
+        blocks seen in 256 items                  4      16      62     161     226
+        spread of the mean of 256 items         8.1     4.1     2.1     1.4       1
 
     Args:
-        window: How many blocks are mixed, an int >= 1.
+        window: Number of blocks that are mixed, an int >= 1.
         seed: An int >= 0; the same seed gives the same order.
-        block_size: Items a block, an int >= 1; the last one may be shorter. None for the
-            blocks that the data are stored in: those of a source whose data have a
-            `block_starts`, ints that say which items are the first of a block, behind
-            any of `map`, `tap`, `lru_cache`, `take`, `skip` and `shard`.
+        block_size: Number of items per block, an int >= 1; the last block may be shorter. None
+            for the blocks in which the data are stored. A source's data then need
+            `block_starts`, the index of the first item of each block, and only `map`, `tap`,
+            `lru_cache`, `take`, `skip` and `shard` may stand between the source and this stage.
 
     Raises:
-        ArgumentError: Where upstream has no random access, or nothing says where its
-            blocks begin.
+        ArgumentError: If upstream has no random access, or its blocks are unknown.
 
     State:
         A count of items.
@@ -62,25 +62,25 @@ def local_shuffle(
     Random access:
         Kept.
 
-    Rank-free:
-        Yes. Behind it, each rank of a `shard` decodes all blocks; before it, `contiguous`,
-        those of its part.
+    Rank-invariant:
+        Yes. After it, each rank of a `shard` decodes all blocks; after a contiguous `shard`, a
+        rank decodes only the blocks of its part.
 
     Memory:
-        16 bytes a block, twice. The data keep `window` decoded blocks; where batches are
-        read at once, of which some reach over two windows, twice as many.
+        16 bytes per block, twice. The data keep `window` decoded blocks, or twice as many if
+        whole batches are read and some extend over two windows.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(12)) | lz.local_shuffle(2, seed=0, block_size=3))
     [0, 2, 8, 1, 7, 6, 9, 5, 10, 4, 11, 3]
     """
-    remedy = "; put it before the stage that makes it so, or take block_shuffle"
+    remedy = "; put it before the stage that removes random access, or use block_shuffle"
     length = table_length("local_shuffle", upstream, remedy)
     blocks = upstream.view and upstream.view.block_starts
     if block_size is None and blocks is None:
         raise ArgumentError(
-            "local_shuffle: what comes before it doesn't say where its blocks begin; "
-            "give a block_size"
+            "local_shuffle: the pipeline before it doesn't record where its blocks begin; "
+            "pass block_size"
         )
 
     @lru_cache(maxsize=1)
@@ -95,7 +95,7 @@ def local_shuffle(
 
 
 def _starts(length: int, block_size: int | None, blocks: BlockStarts | None) -> NDArray[np.int64]:
-    """The first items of blocks that have any."""
+    """Return the first item of each block that isn't empty."""
     if block_size is not None or blocks is None:
         return np.arange(0, length, block_size)
     found = blocks()
@@ -106,9 +106,9 @@ class LocalOrder:
     """Blocks in random order, and the items of every `window` of them in random order.
 
     Args:
-        starts: The first item of each block, in rising order, of blocks that have any.
-        length: How many items there are.
-        window: How many blocks are mixed.
+        starts: Index of the first item of each block, in rising order, without empty blocks.
+        length: Number of items.
+        window: Number of blocks that are mixed.
         seed: The seed.
         epoch: The epoch.
     """
@@ -142,7 +142,7 @@ class LocalOrder:
         places = np.empty_like(numbers)
         for number in np.unique(numbers).tolist():
             mine: Any = numbers == number
-            if isinstance(indices, range):  # which a permutation looks up faster
+            if isinstance(indices, range):  # a permutation looks up ranges faster
                 mine = slice(*np.searchsorted(numbers, [number, number + 1]).tolist())
             edge = int(self._edges[number])
             order = self._window(number)
@@ -152,7 +152,7 @@ class LocalOrder:
         return found
 
     def _permuted(self, number: int) -> Order:
-        """The order of a window's items, from its first one on."""
+        """Return the order of a window's items, counted from its first one."""
         edge, end = self._edges[number], self._edges[number + 1 : number + 2]
         size = int(end[0] if len(end) else self._length) - int(edge)
         return permuted(size, self._seed, "local_shuffle", self._epoch, number)

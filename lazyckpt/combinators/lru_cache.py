@@ -1,4 +1,4 @@
-"""`lru_cache`: items kept rather than made again."""
+"""`lru_cache`: recently used items kept in memory."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ A = TypeVar("A")
 
 @combinator(keeps_items=True, checks={"size": positive}, unrecorded=("size",))
 def lru_cache(upstream: Machine[A], size: int) -> Machine[A]:
-    """The items as they are, the `size` last used of them kept rather than made again.
+    """Keep the `size` most recently used items in memory instead of recomputing them.
 
-    Over a table (a source with random access, through any of `map`, `take`,
-    `skip`, `gather`, `shard`, `repeat`, `shuffle` without a buffer) an item is kept
-    from one epoch to the next: put it before `shuffle` and `repeat`. Elsewhere
-    it is kept within its epoch. Each process has a cache of its own.
+    Over a table, an item is kept from one epoch to the next, so put it before `shuffle` and
+    `repeat`. A table is a source with random access, followed by any of `map`, `take`, `skip`,
+    `gather`, `shard`, `repeat` and `shuffle` without a buffer. Otherwise an item is kept within
+    its epoch. Each process has its own cache.
 
     Args:
-        size: How many items are kept.
+        size: Number of items to keep.
 
     Raises:
-        ArgumentError: Where upstream has no random access.
+        ArgumentError: If upstream has no random access.
 
     State:
-        None; a cache begins empty.
+        None; after a resume the cache is empty.
 
     Resume:
         Re-reads nothing.
@@ -39,7 +39,7 @@ def lru_cache(upstream: Machine[A], size: int) -> Machine[A]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
@@ -54,7 +54,7 @@ def lru_cache(upstream: Machine[A], size: int) -> Machine[A]:
     """
     jump, view = upstream.skip, upstream.view
     if jump is None:
-        raise ArgumentError("lru_cache: what comes before it has no random access")
+        raise ArgumentError("lru_cache: the pipeline before it has no random access")
     if view is None:
         return stateless(
             upstream,

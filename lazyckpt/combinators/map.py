@@ -1,4 +1,4 @@
-"""`map`, `starmap`, `tap`: one item in, another out."""
+"""`map`, `starmap`, `tap`: one item in, one out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lazyckpt.core.stages import applying, stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping, Stage
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 Ts = TypeVarTuple("Ts")
 
 
 class _Map(Protocol):
-    """The second is for functions of more, which need no more, in which pyright finds no `Ts`."""
+    """The types of `map`. The second overload is for functions for which pyright finds no `Ts`."""
 
     @overload
     def __call__(
@@ -33,7 +33,7 @@ class _Map(Protocol):
 
 
 class _Tap(Protocol):
-    """Whatever keeps items takes any, as the decorator says; but a function may not."""
+    """The type of `tap`: unlike other stages that keep items, it may not take every item."""
 
     def __call__(self, fn: Callable[[A], Any]) -> Keeping[A]: ...
 
@@ -59,21 +59,20 @@ def _typed_tap(public: Any) -> _Tap:
 def map(
     upstream: Machine[A], fn: Callable[[*Ts, A], B], *args: *Ts, vectorized: bool = False
 ) -> Machine[B]:
-    """`fn(item)` for every item.
+    """Apply `fn` to each item.
 
     Args:
-        fn: A function of one item.
-            With `args` it is called as `fn(*args, item)`, as by `functools.partial`.
-        args: What comes before the item.
-        vectorized: Whether `fn` gets many items at once, stacked as `lazyckpt.stack`
-            does, and gives as many, stacked alike. Before `batch(n, collate=stack)`
-            and over a table (a source with random access, through any of `map`,
-            `take`, `skip`, `gather`, `shard`, `repeat`, `shuffle` without a buffer)
-            it gets whole batches; elsewhere, one item at a time. It must treat each
-            alone.
+        fn: Function of one item. With `args`, it is called as `fn(*args, item)`, as by
+            `functools.partial`.
+        args: Arguments before the item.
+        vectorized: If True, `fn` takes many items, stacked as by `lazyckpt.stack`, and returns
+            as many, stacked in the same way. It must treat each item independently. It gets
+            whole batches before `batch(n, collate=stack)` over a table, and single items
+            otherwise. A table is a source with random access, followed by any of `map`, `take`,
+            `skip`, `gather`, `shard`, `repeat` and `shuffle` without a buffer.
 
     Raises:
-        ValueError: Where a vectorized `fn` gives more or fewer than it got.
+        ValueError: If a vectorized `fn` returns a different number of items.
 
     State:
         None.
@@ -82,9 +81,9 @@ def map(
         Re-reads nothing.
 
     Random access:
-        Kept; an item passed over is not computed.
+        Kept; skipped items are not computed.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -124,21 +123,21 @@ def map(
 
 
 def _holding(count: int, made: Any) -> Any:
-    """What a vectorized function made, if every field of it has `count` rows."""
+    """Return the result of a vectorized function, if each of its fields has `count` rows."""
     if isinstance(made, (Mapping, tuple)):
         for field in made.values() if isinstance(made, Mapping) else made:
             _holding(count, field)
     elif len(made) != count:
-        raise ValueError(f"map: a vectorized function got {count} items and gave {len(made)}")
+        raise ValueError(f"map: a vectorized function got {count} items and returned {len(made)}")
     return made
 
 
 @combinator(checks={"fn": function}, functions={"fn": "star"}, pointwise=True)
 def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
-    """`fn(*item)` for every item.
+    """Apply `fn` to the parts of each item: `fn(*item)`.
 
     Args:
-        fn: A function of the parts of one item.
+        fn: Function of the parts of one item.
 
     State:
         None.
@@ -147,9 +146,9 @@ def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
         Re-reads nothing.
 
     Random access:
-        Kept; an item passed over is not computed.
+        Kept; skipped items are not computed.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -162,13 +161,13 @@ def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
 @_typed_tap
 @combinator(keeps_items=True, checks={"fn": function}, functions={"fn": "tap"}, pointwise=True)
 def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
-    """The items as they are, after `fn(item)` was called for each.
+    """Call `fn(item)` for each item, and yield the item itself.
 
-    To look at a stream, not to count it: an item that is made again, by a
-    resume or to look ahead, is shown again.
+    Use it to inspect a stream, not to count items: `fn` is called again if an item is recomputed,
+    for example by a resume or to read ahead.
 
     Args:
-        fn: A function of one item; what it returns is dropped.
+        fn: Function of one item; its result is dropped.
 
     State:
         None.
@@ -177,9 +176,9 @@ def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
         Re-reads nothing.
 
     Random access:
-        Kept; an item passed over is not shown.
+        Kept; `fn` is not called for skipped items.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -197,8 +196,6 @@ def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
 
 
 def applied(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
-    """The machine of `map(fn)`."""
-
     alone: Any = upstream.item
 
     def step(position: Position) -> tuple[Position, B]:

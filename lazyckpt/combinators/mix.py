@@ -1,4 +1,4 @@
-"""Several pipelines as one, by weight: `mix`."""
+"""`mix`: several pipelines as one, by weight."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ A = TypeVar("A")
 
 def _weighing(value: Any) -> Any:
     if isinstance(value, Schedule) and any(isinstance(each, int) for each in known_weights(value)):
-        raise Unfit("weights, and this schedule is one of lengths")
+        raise Unfit("weights; this schedule is one of lengths")
     if callable(value):
         return value
     if isinstance(value, Mapping):
-        raise Unfit("a sequence of numbers, or lz.schedule(...) of some that change")
-    is_empty = isinstance(value, Sized) and not len(value)  # too few, which `_fitting` says
+        raise Unfit("a sequence of numbers, or lz.schedule(...) if they change")
+    is_empty = isinstance(value, Sized) and not len(value)  # too few: `_fitting` raises the error
     return () if is_empty else weights_of(value)
 
 
@@ -49,25 +49,27 @@ def _fitting(
     joined("mix", pipelines)
     if deterministic and not has_proportions(weights):
         raise ArgumentError(
-            "mix: deterministic=True wants fixed weights, or a schedule of weights that hold "
+            "mix: deterministic=True requires fixed weights, or a schedule of weights that hold "
             f"until the next, got {show(weights)}"
         )
     if deterministic and stop == DROPPING:
-        raise ArgumentError(f"mix: stop={stop!r} draws, and has no deterministic=True; give a seed")
+        raise ArgumentError(
+            f"mix: stop={stop!r} draws at random, so deterministic=True isn't possible; pass a seed"
+        )
     if not deterministic and seed is None:
-        raise ArgumentError("mix: seed must be given; only deterministic=True does without")
+        raise ArgumentError("mix: seed must be given, unless deterministic=True")
     rows = known_weights(weights)
     for row in rows:
         if len(row) != len(pipelines):
             raise ArgumentError(
-                f"mix: as many weights as pipelines are needed, got {len(row)} weights "
+                f"mix: expected one weight per pipeline, got {len(row)} weights "
                 f"for {len(pipelines)} pipelines"
             )
     for number, pipeline in enumerate(pipelines):
         used = not rows or any(row[number] for row in rows)
         if stop in RESTARTING and used and pipeline.machine.length == 0:
             raise ArgumentError(
-                f"mix: {named(number)} is empty and can't begin again, stop={stop!r}"
+                f"mix: {named(number)} is empty and can't start again, as stop={stop!r} requires"
             )
 
 
@@ -80,15 +82,15 @@ def _rebased(
     stop: str,
     **_: Any,
 ) -> Position:
-    """A position where pipelines have been added or removed, or weights have changed.
+    """Return the position after pipelines were added or removed, or weights have changed.
 
-    What pipelines gave that are gone stays counted, behind the counts of the
-    others: choices depend on how many items there were.
+    Items of removed pipelines stay counted, after the counts of the others: choices depend on
+    the number of items so far.
     """
     places, counts, ended = position
     kept = _kept(before.pipelines, pipelines, places)
     if not kept:
-        raise Unfit("none of its pipelines is left")
+        raise Unfit("none of its pipelines remains")
     one, place = next((number, place) for number, (_, place) in kept.items())
     epoch = pipelines[one].machine.epoch(place)
     if stop in RESTARTING:
@@ -102,16 +104,16 @@ def _rebased(
     if deterministic:
         forms = registry["mix"].recorded("weights", weights)
         is_same = given == [*counts] and before.known["weights"] in forms
-        ended = ended if is_same else 2 * sum(counts) + ended % 2  # they begin here
+        ended = ended if is_same else 2 * sum(counts) + ended % 2  # proportions restart here
     if stop == DROPPING:
-        ended = 0  # one that has dropped out does so again, if it has no more
+        ended = 0  # a pipeline that has dropped out does so again, if it has no items
     return tuple(new), (*given, *[gone] * bool(gone)), ended
 
 
 def _kept(
     old: Sequence[Entries], pipelines: Sequence[Pipeline[Any]], places: Sequence[Position]
 ) -> dict[int, tuple[int, Position]]:
-    """For the number of each pipeline that was there before the one it had, and its place."""
+    """Map the number of each pipeline that existed before to its old number and its position."""
     forms = [{*pipeline.forms} for pipeline in pipelines]
     if len(old) == len(forms) and all(each in form for each, form in zip(old, forms, strict=True)):
         return dict(enumerate(enumerate(places)))
@@ -130,12 +132,12 @@ def _kept(
             kept[number] = n, place
             left.remove(n)
     if refusal and left and len(kept) < len(forms):
-        raise Unfit(f"to begin it anew, rebase without it, and then with it; {refusal}")
+        raise Unfit(f"to start it from scratch, rebase without it, then with it; {refusal}")
     return kept
 
 
 def _source(entries: Entries) -> Any:
-    """What a state tells of a pipeline's source."""
+    """Return the part of a state's entries that identifies a pipeline's source."""
     name = entries[0].known.get("name")
     return str(name) if name else entries[0]
 
@@ -143,15 +145,15 @@ def _source(entries: Entries) -> Any:
 def _pairs(
     old: Sequence[Any], new: Sequence[set[Any]], left: Sequence[int], wanted: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """The numbers in `new` and `old` of what is alike; of several, in their order."""
+    """Pair the numbers in `new` and `old` of equal elements; pair several equal ones in order."""
     pairs = []
     for number in wanted:
         olds = [n for n in left if old[n] in new[number]]
         news = [n for n in wanted if new[n] == new[number]]
         if olds and len(olds) != len(news):
             raise Unfit(
-                f"{len(olds)} of its pipelines look like {named(number)}, and now {len(news)}: "
-                "which of them it is, a state knows only where source(data, name=...) says so"
+                f"{len(olds)} of its pipelines look like {named(number)}, and now {len(news)}; "
+                "a state can tell them apart only by source(data, name=...)"
             )
         pairs += [(number, olds[news.index(number)])] if olds else []
     return pairs
@@ -179,48 +181,48 @@ def mix(
     stop: Stop = "first_exhausted",
     deterministic: bool = False,
 ) -> Machine[A]:
-    """Items of several pipelines, each item's chosen by weight.
+    """Yield items of several pipelines, choosing a pipeline for each item by weight.
 
     Args:
-        pipelines: A state knows them by their data's lengths and their stages;
-            `source(data, name=...)` tells like ones apart.
-        weights: A number >= 0 for each, of any sum; or a `schedule`, of weights that change
-            with the number of items of the epoch so far. A function from that number to
-            weights does as well, unless a stage after it re-reads items on a resume, as
-            `shuffle` and the packers do, or the state is to be rebased: a state doesn't
+        pipelines: The pipelines to mix. A state identifies them by the lengths of their data and
+            their stages; use `source(data, name=...)` to tell similar ones apart.
+        weights: One number >= 0 per pipeline, of any sum; or a `schedule` of weights that change
+            with the number of items so far in the epoch. A function from that number to weights
+            also works, with two exceptions: a stage after it re-reads items on a resume, as
+            `shuffle` and the packing stages do, or the state is to be rebased. A state doesn't
             record which function it was.
         seed: An int >= 0; not needed with `deterministic`.
-        stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
-            With "all_exhausted" and "never" that pipeline begins again, in its next epoch,
-            until each (of a weight that isn't 0) has ended once, or forever. With
-            "all_exhausted_without_replacement" it drops out, so that each item comes once.
-        deterministic: By exact proportions instead of chance: after n items every pipeline
-            has given its share of n, to within less than one item; or less than two, with more
-            than three pipelines whose shares have no common denominator up to 65,536. With a
-            `schedule` that isn't "linear", or after a `rebase` to other weights, proportions
-            begin anew wherever the weights change.
+        stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended. With
+            "all_exhausted" and "never", that pipeline starts its next epoch: "all_exhausted"
+            until each pipeline of a weight above 0 has ended once, "never" forever. With
+            "all_exhausted_without_replacement", that pipeline drops out, so each item occurs once.
+        deterministic: If True, use exact proportions instead of chance. After n items, the number
+            of items of each pipeline differs from its share of n by less than one. The bound is
+            two for more than three pipelines whose shares have no common denominator up to
+            65,536. Proportions restart whenever weights change: with a `schedule` that isn't
+            "linear", or after a `rebase` to different weights.
 
     Raises:
-        ArgumentError: A pipeline to begin again is empty.
-        PipelineError: A function's weights are negative, NaN, all 0 or of another number, or
-            a schedule's are 0 for all pipelines that have not dropped out.
+        ArgumentError: If a pipeline that has to start again is empty.
+        PipelineError: If a function returns weights that are negative, NaN, all 0 or too few or
+            too many; or if a schedule's weights are 0 for all pipelines that haven't dropped out.
 
     State:
-        That of each pipeline, a count of items of each (`mix_counts` reads them),
-        and whether the end was reached, which have dropped out, or where proportions began.
+        The state of each pipeline, a count of items of each (`mix_counts` reads them), and one
+        of: whether the end was reached, which pipelines have dropped out, where proportions began.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
-        With `deterministic`, where all have it. Otherwise a `shard` behind it passes over
-        items of other ranks, and makes none of them, where all have it.
+        With `deterministic`, if all pipelines have it. Otherwise, if all have it, a `shard` after
+        it skips the items of other ranks without computing them.
 
-    Rank-free:
-        Where all are.
+    Rank-invariant:
+        If all pipelines are.
 
     Memory:
-        With `deterministic`, one pattern of as many ints as the common denominator, up to
+        With `deterministic`, one pattern of as many ints as the common denominator, at most
         65,536.
 
     Source:
@@ -237,18 +239,19 @@ def mix(
 
 
 def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) -> tuple[int, ...]:
-    """How many items each pipeline of a `mix` has given, as a state has it.
+    """Return how many items each pipeline of a `mix` has yielded, according to a state.
 
-    With a stage behind that holds a window, such as a shuffle with a buffer,
-    they are those where a resume reads on, behind what you have; a `shuffle` without
-    one keeps none. Put such a stage into each of the pipelines for exact counts.
+    If a stage after the mix holds a window, such as a shuffle with a buffer, the counts are those
+    at the position from which a resume re-reads, which is before the last item delivered. A
+    `shuffle` without a buffer keeps no counts. For exact counts, put such stages into each of the
+    mixed pipelines.
 
     Args:
-        pipeline: One that begins with `mix`.
-        state: One of its states, as a `State`, its JSON text or its dict.
+        pipeline: A pipeline that begins with `mix`.
+        state: One of its states, as a `State`, its JSON string or its dict.
 
     Raises:
-        ArgumentError: The pipeline doesn't begin with `mix`, or a stage keeps no counts.
+        ArgumentError: If the pipeline doesn't begin with `mix`, or a stage keeps no counts.
 
     >>> import lazyckpt as lz
     >>> both = lz.mix([lz.source(range(9)), lz.source(range(9))], [3, 1], deterministic=True)
@@ -262,7 +265,7 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
         raise ArgumentError(f"mix_counts: the pipeline must begin with mix, got {brief(pipeline)}")
     for call, machine in zip(pipeline.calls, pipeline.machines, strict=True):
         if machine.rate.whole_epoch:
-            raise ArgumentError(f"mix_counts: {call!r} keeps no counts of what comes before it")
+            raise ArgumentError(f"mix_counts: {call!r} keeps no counts of the items before it")
     first = places(found.stages, found.position)[0]
     assert first.own is not None
     counts: tuple[int, ...] = first.own[0]

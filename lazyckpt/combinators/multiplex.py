@@ -1,4 +1,4 @@
-"""Pipelines chosen by another one: `multiplex`."""
+"""`multiplex`: pipelines chosen by a pipeline of indices."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ def _controlled(control: Any, pipelines: tuple[Any, ...]) -> None:
     checks={"pipelines": several}, validate=_controlled, functions={"control": "control"}
 )
 def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machine[A]:
-    """For every index that `control` gives, the next item of that pipeline.
+    """For each index of `control`, yield the next item of the pipeline with that index.
 
     Args:
         control: A pipeline of ints in `[0, len(pipelines))`; the stream ends with it.
-        pipelines: One or more.
+        pipelines: One or more pipelines.
 
     Raises:
-        PipelineError: An index is out of range, negative or no int; or a pipeline is asked
-            for an item after its end.
+        PipelineError: If an index is out of range or not an int; or if a pipeline is chosen
+            after its end.
 
     State:
-        That of `control` and of each pipeline.
+        The state of `control` and of each pipeline.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -62,15 +62,13 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
     def place(index: Any) -> int:
         if not is_integer(index) or not 0 <= index < count:
             raise PipelineError(
-                f"multiplex: control must give ints from 0 to {count - 1}, "
+                f"multiplex: control must yield ints from 0 to {count - 1}, "
                 f"got {brief(index)} ({type(index).__name__})"
             )
         return operator.index(index)
 
     def exhausted(number: int) -> PipelineError:
-        return PipelineError(
-            f"multiplex: {named(number)} has ended, and control asks for another item of it"
-        )
+        return PipelineError(f"multiplex: {named(number)} has ended, and control chooses it again")
 
     def step(position: Position) -> tuple[Position, A]:
         ((before, *states),) = position

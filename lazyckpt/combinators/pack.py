@@ -1,4 +1,4 @@
-"""Whole sequences of tokens in rows of one length: `pack_first_fit`, `pack_best_fit`."""
+"""`pack_first_fit`, `pack_best_fit`: whole sequences of tokens in rows of one length."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CHECKS = {
 def _fits(stage: str, length: Any, overflow: str, **_: Any) -> None:
     if overflow == "drop" and isinstance(length, Schedule):
         raise ArgumentError(
-            f'{stage}: overflow="drop" wants a fixed length, got {length!r}: what is too long '
+            f'{stage}: overflow="drop" requires a fixed length, got {length!r}: the limit '
             "would depend on the row; filter before it"
         )
 
@@ -52,7 +52,7 @@ def _rebased(
     overflow: Overflow,
     **_: Any,
 ) -> tuple[Any, ...]:
-    """The own part where rows get another length or number: those that were given keep theirs."""
+    """Return the stage's own position after rows change length or number; old rows keep theirs."""
     count, given, *past = recounted(own, before, length)
     size, most = fixed_length(before), decode(before.known["num_bins"])
     if given:
@@ -61,7 +61,7 @@ def _rebased(
         if (size, most) != (length_after(before.name, length, count), num_bins):
             given, past = 0, [*past, (size, most, given)]
     if overflow == "drop" and any(length < was for was, _, _ in past):
-        raise Unfit("rows that are begun have sequences that are longer; change between epochs")
+        raise Unfit("open rows contain longer sequences; change the length between epochs")
     if isinstance(length, Schedule):
         return (count, given, *[size] * bool(given), *past)
     return (given, *past)
@@ -85,56 +85,55 @@ def pack_first_fit(
     overflow: Overflow = "error",
     pad: Pad | None = None,
 ) -> Machine[Features]:
-    """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
+    """Pack whole token sequences into rows of `length` tokens, first fit.
 
-    An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
-    or a mapping of several features of one length n, such as a loss mask beside the tokens. A
-    feature that is one number or text belongs to each token of its sequence.
+    An item is a sequence of tokens: a list, an array of shape `(n, ...)`, or a mapping of
+    several features of the same length n, such as tokens and a loss mask. A feature that is a
+    single number or string applies to every token of its sequence.
 
-    A sequence goes into the first of the rows that has room for it. When none
-    has, all of them are given, in order, and new ones begun with it.
-    `pack_best_fit` leaves less room empty.
+    A sequence goes into the first open row with room for it. If no row has room, all open rows
+    are yielded, in order, and the sequence starts a new one. `pack_best_fit` wastes less space.
 
     A row is a dict of arrays of shape `(length, ...)`: the features, or `tokens`;
-    `segment_ids`, int32, which number the sequences in the row from 1, with 0
-    where it is filled up; and `positions`, int32, which count from 0 in each
-    segment. An empty sequence leaves no trace.
+    `segment_ids`, int32, which number the sequences in the row from 1, with 0 for padding;
+    and `positions`, int32, which count from 0 within each segment. Empty sequences are ignored.
 
-    Rows are filled when they are delivered. Before `shard`, each rank decides from the lengths
-    which row every sequence goes into, and fills its own rows only.
+    Rows are filled only when they are delivered. Before `shard`, each rank assigns all sequences
+    to rows by their lengths, but fills only its own rows.
 
     Args:
-        length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
-            far in the epoch.
-        num_bins: Rows that are filled at once, an int >= 1; more leave less room empty.
-        overflow: What becomes of a sequence longer than `length`: "error"; "split", cut into
-            segments of `length` tokens and the rest; "truncate", its first `length` tokens;
-            or "drop", which `run(..., on_error="skip")` counts and names in `Run.skipped`.
-        pad: What fills up a row, by features, as `{"labels": -100}`; zeros for the others.
+        length: Number of tokens per row, an int >= 1; or a `schedule` of such, by the number of
+            rows so far in the epoch.
+        num_bins: Number of rows open at the same time, an int >= 1; more waste less space.
+        overflow: Treatment of a sequence longer than `length`. "error" raises an error; "split"
+            cuts it into segments of `length` tokens and a rest; "truncate" keeps its first
+            `length` tokens; "drop" drops it, and `run(..., on_error="skip")` counts and names it
+            in `Run.skipped`.
+        pad: Padding by feature, such as `{"labels": -100}`; zeros for the others.
 
     Raises:
-        ValueError: For such a sequence, with "error". Also for features of unequal lengths, of
-            other names than before in the row, or named as those that are added; for a `pad`
-            that doesn't fit them.
-        TypeError: For an item that is no such sequence.
+        ValueError: If a sequence is too long, with "error". Also if features have unequal
+            lengths, other names than those before them in the row, or the names of added
+            features; or if a `pad` doesn't fit them.
+        TypeError: If an item is not a sequence of tokens, or a mapping of such.
 
     State:
-        The place before the first sequence in these rows, and a count of rows given. If their
-        length changed amid them, the length and number of rows that were, and how many of them
-        were given. With a schedule, a count of rows and the length of the open ones.
+        The position before the first sequence in the open rows, and a count of rows yielded. If
+        the length changed while rows were open: the old length and number of rows, and how many
+        of them were yielded. With a schedule: a count of rows and the length of the open ones.
 
     Resume:
-        Re-reads the sequences of at most `num_bins` rows, also with another `length` or
-        `num_bins` (`rebase`): what stands in rows that were not given is packed anew.
+        Re-reads the sequences of at most `num_bins` rows, also with a different `length` or
+        `num_bins` (`rebase`): sequences in rows not yet yielded are packed again.
 
     Random access:
         No.
 
-    Rank-free:
-        With sequences of one length.
+    Rank-invariant:
+        If all sequences have the same length.
 
     Memory:
-        `num_bins` rows; with "split", those of one sequence if they are more.
+        `num_bins` rows; with "split", the rows of one sequence if they are more.
 
     Source:
         Johnson, "Near-optimal bin packing algorithms", 1973.
@@ -163,46 +162,46 @@ def pack_best_fit(
     overflow: Overflow = "error",
     pad: Pad | None = None,
 ) -> Machine[Features]:
-    """Rows of `length` tokens, as of `pack_first_fit`, each filled as far as it can be.
+    """Pack whole token sequences into rows of `length` tokens, best fit.
 
-    A sequence goes into that of the rows which it leaves the least room in, the first of
-    several. When none has room, all of them are given, in order, and new ones begun with it.
-    Where lengths are known, `plan_packing` leaves almost no room empty: of rows of 2,048
-    tokens, out of the files of Python's standard library, 0.16 %, where no packing has less
-    than 0.07 %. As they come, of those that are filled at once,
+    It works as `pack_first_fit`, but a sequence goes into the open row in which it leaves the
+    least room; of equal ones, into the first. If the lengths are known beforehand, `plan_packing`
+    wastes almost no space. For the files of Python's standard library in rows of 2,048 tokens it
+    wastes 0.16 %, and no packing can waste less than 0.07 %. In stream order, the waste by the
+    number of open rows is:
 
         num_bins            8       64      512
         pack_first_fit   7.2 %    3.1 %    1.4 %
         pack_best_fit    7.1 %    2.6 %    1.3 %
 
     Args:
-        length: Tokens per row, an int >= 1; or a `schedule` of such, by the number of rows so
-            far in the epoch.
-        num_bins: Rows that are filled at once, an int >= 1; more leave less room empty.
-        overflow: As of `pack_first_fit`.
-        pad: As of `pack_first_fit`.
+        length: Number of tokens per row, an int >= 1; or a `schedule` of such, by the number of
+            rows so far in the epoch.
+        num_bins: Number of rows open at the same time, an int >= 1; more waste less space.
+        overflow: As for `pack_first_fit`.
+        pad: As for `pack_first_fit`.
 
     Raises:
-        ValueError: As `pack_first_fit`.
-        TypeError: For an item that is no sequence of tokens, or dict of such.
+        ValueError: As for `pack_first_fit`.
+        TypeError: If an item is not a sequence of tokens, or a mapping of such.
 
     State:
-        The place before the first sequence in these rows, and a count of rows given. If their
-        length changed amid them, the length and number of rows that were, and how many of them
-        were given. With a schedule, a count of rows and the length of the open ones.
+        The position before the first sequence in the open rows, and a count of rows yielded. If
+        the length changed while rows were open: the old length and number of rows, and how many
+        of them were yielded. With a schedule: a count of rows and the length of the open ones.
 
     Resume:
-        Re-reads the sequences of at most `num_bins` rows, also with another `length` or
-        `num_bins` (`rebase`): what stands in rows that were not given is packed anew.
+        Re-reads the sequences of at most `num_bins` rows, also with a different `length` or
+        `num_bins` (`rebase`): sequences in rows not yet yielded are packed again.
 
     Random access:
         No.
 
-    Rank-free:
-        With sequences of one length.
+    Rank-invariant:
+        If all sequences have the same length.
 
     Memory:
-        `num_bins` rows; with "split", those of one sequence if they are more.
+        `num_bins` rows; with "split", the rows of one sequence if they are more.
 
     Source:
         Johnson, "Near-optimal bin packing algorithms", 1973.

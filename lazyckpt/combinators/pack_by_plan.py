@@ -1,4 +1,4 @@
-"""`pack_by_plan`: rows of tokens with random access, as a plan says."""
+"""`pack_by_plan`: rows of tokens with random access, according to a plan."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged
 from lazyckpt.pipeline import Stage
 
-Part: TypeAlias = tuple[int, int, int]  # as of `PackingPlan.parts`
+Part: TypeAlias = tuple[int, int, int]  # as from `PackingPlan.parts`
 
 
 _REMEDY = (
-    "; put it before the stage that makes it so, and leave documents that fail out of the "
-    'plan, for on_error="skip" would shift those behind them'
+    "; put it before the stage that removes random access, and leave documents that fail out of "
+    'the plan, because on_error="skip" would shift the documents after them'
 )
 
 
 def _plan(value: Any) -> PackingPlan:
     if not isinstance(value, PackingPlan):
-        raise Unfit("a PackingPlan, as plan_packing(lengths, length, seed=...) makes one")
+        raise Unfit("a PackingPlan from plan_packing(lengths, length, seed=...)")
     return value
 
 
 def _traced(call: Call, tracing: Any) -> Stage[Any, Any]:
-    """The stage on documents with their origins, which are not read where nothing is."""
+    """The stage on documents with their origins; documents are only read if the tracing reads."""
 
     plan: PackingPlan = call.arguments["plan"]
     row_of = partial(_row, plan, call.arguments["pad"])
@@ -60,28 +60,28 @@ def _traced(call: Call, tracing: Any) -> Stage[Any, Any]:
 def pack_by_plan(
     upstream: Machine[Any], plan: PackingPlan, *, pad: Pad | None = None
 ) -> Machine[Features]:
-    """Rows of tokens, each of the documents that `plan_packing` found to fill it best.
+    """Pack documents into rows of tokens according to a plan from `plan_packing`.
 
-    The items before it are documents with random access: each a sequence of tokens, as a list
-    or an array of shape `(n, ...)`, or a mapping of several features of one length n, such as a
-    loss mask beside the tokens. Only those in the rows asked for are read and made, so that
-    `shuffle` and `shard` behind it deal rows that are equally full, and no rank makes
-    those of another.
+    The items before it are documents with random access. A document is a sequence of tokens: a
+    list, an array of shape `(n, ...)`, or a mapping of several features of the same length n,
+    such as tokens and a loss mask. Only the documents of requested rows are read and computed.
+    So `shuffle` and `shard` after this stage deal equally full rows, and a rank doesn't compute
+    the rows of other ranks.
 
-    A row is a dict as of `pack_first_fit`: the features, or `tokens`, filled up with zeros;
-    `segment_ids` and `positions`. A piece of a document that is cut is a segment of its own.
+    A row is a dict as for `pack_first_fit`: the padded features, or `tokens`; `segment_ids` and
+    `positions`. Each piece of a document that is cut is a separate segment.
 
     Args:
-        plan: Made of the lengths of these documents, by `plan_packing`.
-        pad: What fills up a row, by features, as `{"labels": -100}`; zeros for the others.
+        plan: A plan that `plan_packing` made from the lengths of these documents.
+        pad: Padding by feature, such as `{"labels": -100}`; zeros for the others.
 
     Raises:
-        ArgumentError: Where upstream has no random access, or not as many documents.
-        SourceChanged: When a row is made of a document that hasn't as many tokens as the
-            plan knows; it is named.
-        TypeError: For a document that is no sequence of tokens, or dict of such.
-        ValueError: For features of unequal lengths, of other names than before in the row, or
-            named as those that are added; for a `pad` that doesn't fit them.
+        ArgumentError: If upstream has no random access, or a different number of documents.
+        SourceChanged: If a document of a row has a different number of tokens than in the plan;
+            it names the document.
+        TypeError: If a document is not a sequence of tokens, or a mapping of such.
+        ValueError: If features have unequal lengths, other names than those before them in the
+            row, or the names of added features; or if a `pad` doesn't fit them.
 
     State:
         A count of rows; a digest of the plan.
@@ -92,11 +92,11 @@ def pack_by_plan(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
-        The plan, at most 12 bytes a document, and 8 a row.
+        The plan: at most 12 bytes per document and 8 per row.
 
     >>> import lazyckpt as lz
     >>> documents = [[5, 5, 5], [6], [7, 7], [8, 8]]
@@ -110,7 +110,7 @@ def pack_by_plan(
 
 @combinator(registered=False)
 def _origins(upstream: Machine[Any], plan: PackingPlan, made: Callable[..., Any]) -> Machine[Any]:
-    """What is made of the documents of each row."""
+    """Apply `made` to the documents of each row."""
     return _planned(upstream, plan, made)
 
 
@@ -120,8 +120,8 @@ def _row(plan: PackingPlan, pad: Pad | None, parts: list[Part], documents: list[
         size = size_of("pack_by_plan", document)
         if size != known:
             raise SourceChanged(
-                f"pack_by_plan: document {number} has {size} tokens, where the plan was made "
-                f"for {known}; make the plan anew"
+                f"pack_by_plan: document {number} has {size} tokens, but the plan was made "
+                f"for {known}; make a new plan"
             )
         if size > length:
             cut = cutting("pack_by_plan", document)
@@ -133,11 +133,11 @@ def _row(plan: PackingPlan, pad: Pad | None, parts: list[Part], documents: list[
 def _planned(
     upstream: Machine[Any], plan: PackingPlan, made: Callable[[list[Part], list[Any]], Any]
 ) -> Machine[Any]:
-    """The rows of a plan, made of the parts of documents in them and these documents."""
+    """Build the rows of a plan with `made`, from parts of documents and the documents."""
     count = table_length("pack_by_plan", upstream, _REMEDY)
     if count != len(plan.lengths):
         raise ArgumentError(
-            f"pack_by_plan: {count} documents, where the plan is of {len(plan.lengths)}"
+            f"pack_by_plan: {count} documents, but the plan is for {len(plan.lengths)}"
         )
     length, alone, view = len(plan), upstream.item, upstream.view
     assert alone is not None
@@ -189,6 +189,6 @@ def _planned(
     def fits(position: Position) -> None:
         found.check(position)
         if begun(upstream, position[0]):
-            raise InvalidState("pack_by_plan: a state whose epoch begins in its midst")
+            raise InvalidState("pack_by_plan: the state's epoch doesn't begin at its first item")
 
     return found._replace(check=fits)

@@ -1,4 +1,4 @@
-"""`plan_packing`: which documents go into which rows, out of their lengths alone."""
+"""`plan_packing`: assign documents to rows, from their lengths alone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from lazyckpt.core.prng import Permutation, derive
 from lazyckpt.errors import ArgumentError
 
 _MOST = (1 << 32) - 1  # tokens of a row
-_AT_ONCE = 1 << 16  # numbers permuted at once
+_AT_ONCE = 1 << 16  # numbers permuted in one call
 _ARRAYS = ("lengths", "documents", "parts", "begins")
 
 
 class Piece(NamedTuple):
-    """The tokens of a document from number `start` up to `stop`."""
+    """The tokens of a document from `start` up to `stop`."""
 
     document: int
     start: int
@@ -34,12 +34,12 @@ class Piece(NamedTuple):
 
 
 class PackingPlan:
-    """Rows of pieces of documents, by number: what `plan_packing` made.
+    """The result of `plan_packing`: for each row, its pieces of documents.
 
     Attributes:
-        length: Tokens a row.
-        overflow: What became of documents longer than that.
-        lengths: How many tokens each document has, of shape `(n,)`.
+        length: Number of tokens per row.
+        overflow: Treatment of documents longer than `length`.
+        lengths: Number of tokens of each document, of shape `(n,)`.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class PackingPlan:
         self._begins = read_only(begins.astype("<i8"))
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return the number of rows."""
         return len(self._begins) - 1
 
     def __getitem__(self, row: SupportsIndex) -> list[Piece]:
-        """The pieces that a row has, in their order."""
+        """Return the pieces of a row, in order."""
         number = operator.index(row)
         if not -len(self) <= number < len(self):
             raise IndexError(f"row {number} is out of range for {len(self)} rows")
@@ -72,7 +72,7 @@ class PackingPlan:
         ]
 
     def parts(self, row: int) -> Iterator[tuple[int, int, int]]:
-        """For each piece of a row its document, its number in that, and how long that is."""
+        """Yield each piece of a row: its document, its number in the document, and its length."""
         begin, end = self._begins[row : row + 2].tolist()
         documents = self._documents[begin:end]
         sizes = self.lengths[documents].tolist()
@@ -83,28 +83,28 @@ class PackingPlan:
 
     @cached_property
     def num_tokens(self) -> int:
-        """Tokens in all rows together."""
+        """Number of tokens in all rows."""
         starts = self._parts.astype(np.int64) * self.length
         return int(np.minimum(self.lengths[self._documents] - starts, self.length).sum())
 
     @cached_property
     def most_pieces(self) -> int:
-        """Pieces of a row, at most."""
+        """Largest number of pieces in a row."""
         return int(np.diff(self._begins).max(initial=1))
 
     @property
     def padding(self) -> int:
-        """Places in all rows together that no token fills."""
+        """Number of padding tokens in all rows."""
         return len(self) * self.length - self.num_tokens
 
     @property
     def num_left_out(self) -> int:
-        """Tokens that are in no row, with overflow="truncate" or "drop"."""
+        """Number of tokens in no row, with overflow="truncate" or "drop"."""
         return int(self.lengths.sum(dtype=np.int64)) - self.num_tokens
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that stand for the plan."""
+        """Sixteen hexadecimal digits that identify the plan."""
         found = blake2b(f"{self.length} {self.overflow}".encode(), digest_size=8)
         for name, values in self._arrays().items():
             found.update(f" {name} {values.dtype.str} {len(values)} ".encode())
@@ -112,10 +112,10 @@ class PackingPlan:
         return found.hexdigest()
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the plan to a file of NumPy's `.npz` format, which `load` reads.
+        """Write the plan to a file in NumPy's `.npz` format, for `load`.
 
         Args:
-            path: The file, which is replaced.
+            path: The file; an existing one is replaced.
         """
         said: dict[str, Any] = {"length": self.length, "overflow": self.overflow}
         with open(path, "wb") as file:
@@ -123,13 +123,13 @@ class PackingPlan:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> PackingPlan:
-        """The plan that `save` wrote.
+        """Read a plan written by `save`.
 
         Args:
             path: The file.
 
         Raises:
-            ArgumentError: The file holds no plan, or isn't as it was written.
+            ArgumentError: If the file holds no plan, or isn't as it was written.
         """
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
@@ -140,7 +140,9 @@ class PackingPlan:
         except (ValueError, TypeError, KeyError, EOFError, Unfit, zipfile.BadZipFile) as error:
             raise ArgumentError(f"PackingPlan: {path} holds no plan: {error}") from error
         if not is_whole:
-            raise ArgumentError(f"PackingPlan: {path} isn't as it was written: make the plan anew")
+            raise ArgumentError(
+                f"PackingPlan: {path} has changed since it was written; make a new plan"
+            )
         return plan
 
     def _arrays(self) -> dict[str, Any]:
@@ -169,32 +171,33 @@ def plan_packing(
     overflow: Overflow = "error",
     window_size: int | None = None,
 ) -> PackingPlan:
-    """Plan rows of `length` tokens out of the lengths of documents, for `pack_by_plan`.
+    """Plan rows of `length` tokens from the lengths of documents, for `pack_by_plan`.
 
-    It is best-fit decreasing: the longest document comes first, and each goes into the row
-    that it leaves the least room in. Which documents of one length go together is drawn by
-    the seed, and so is the order of rows. The same arguments give the same plan anywhere.
+    The algorithm is best-fit decreasing: documents are placed from longest to shortest, each in
+    the row in which it leaves the least room. The seed decides which documents of the same length
+    go together, and the order of the rows. The same arguments give the same plan on any machine.
 
-    Any two rows of a window have more than `length` tokens together, so that at most one is
-    not more than half full. Parts of as many rows differ by at most `plan.padding` tokens.
+    Any two rows of a window have more than `length` tokens together, so at most one row is half
+    full or less. Shards with the same number of rows differ by at most `plan.padding` tokens.
 
     Args:
-        lengths: How many tokens each document has, ints >= 0. One without tokens is in no row.
-        length: Tokens a row, an int >= 1.
+        lengths: Number of tokens of each document, ints >= 0. Empty documents are in no row.
+        length: Number of tokens per row, an int >= 1.
         seed: An int >= 0.
-        overflow: What becomes of a document longer than `length`: "error"; "split", cut into
-            pieces of `length` tokens and the rest; "truncate", its first `length` tokens; or
-            "drop". `plan.num_left_out` tells how many tokens that leaves out.
-        window_size: How many documents in a row are packed together, an int >= 1, so that who
-            reads rows in order reads documents almost in order; None for all.
+        overflow: Treatment of a document longer than `length`. "error" raises an error; "split"
+            cuts it into pieces of `length` tokens and a rest; "truncate" keeps its first `length`
+            tokens; "drop" drops it. `plan.num_left_out` is the number of tokens lost in this way.
+        window_size: Number of consecutive documents that are packed together, an int >= 1, so
+            that reading rows in order reads documents almost in order; None for all.
 
     Returns:
         The plan: `len(plan)`, `plan[row]`, `plan.padding`, `plan.digest`, `plan.save(path)`,
-        `PackingPlan.load(path)`. It takes at most 12 bytes a piece and 8 a row, for fewer
-        than 2**32 documents of fewer than 2**32 tokens; to make it, 100 a document of a window.
+        `PackingPlan.load(path)`. It takes at most 12 bytes per piece and 8 per row, for fewer
+        than 2**32 documents of fewer than 2**32 tokens. Making it takes 100 bytes per document
+        of a window.
 
     Raises:
-        ArgumentError: With "error", for a document longer than `length`; it is named.
+        ArgumentError: If a document is longer than `length`, with "error"; it names the document.
 
     Source:
         Ding et al., "Fewer Truncations Improve Language Modeling", 2024; and the histogram of
@@ -239,12 +242,12 @@ def _lengths(value: Any) -> NDArray[Any]:
         raise Unfit("a sequence or one-dimensional array of ints")
     if found.min() < 0:
         worst = int(np.flatnonzero(found < 0)[0])
-        raise Unfit(f"ints >= 0, and length {worst} is {found[worst]}")
+        raise Unfit(f"ints >= 0, but length {worst} is {found[worst]}")
     return found
 
 
 def _sizes(lengths: NDArray[Any], length: int, overflow: Overflow) -> NDArray[np.int64]:
-    """How many tokens of each document go into rows."""
+    """Return how many tokens of each document go into rows."""
     sizes = lengths.astype(np.int64)
     if overflow == "truncate":
         return np.minimum(sizes, length)
@@ -255,7 +258,7 @@ def _sizes(lengths: NDArray[Any], length: int, overflow: Overflow) -> NDArray[np
         first = int(is_long.argmax())
         raise ArgumentError(
             f"plan_packing: document {first} has {sizes[first]} tokens, more than "
-            f'length={length}; say by overflow="split", "truncate" or "drop" what becomes of it'
+            f'length={length}; pass overflow="split", "truncate" or "drop"'
         )
     return sizes
 
@@ -263,10 +266,11 @@ def _sizes(lengths: NDArray[Any], length: int, overflow: Overflow) -> NDArray[np
 def _packed(
     sizes: NDArray[np.int64], first: int, length: int, key: int
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The pieces of documents from number `first` on, in the order of rows.
+    """Pack documents into rows; `first` is the number of the first document.
 
-    That is for each piece its document and its number in that; and for each row how many
-    pieces it has.
+    Returns:
+        For each piece, in the order of rows, its document and its number in the document; and for
+        each row its number of pieces.
     """
     whole, rest = np.divmod(sizes, length)  # rows that a document fills, and tokens that are left
     filled = np.repeat(np.arange(len(sizes)), whole)
@@ -283,7 +287,7 @@ def _packed(
 
 
 def _shuffled_by_size(sizes: NDArray[np.int64], key: int) -> NDArray[np.int64]:
-    """The numbers of all sizes above 0, by falling size, those of one size in random order."""
+    """Number all sizes above 0 by falling size, those of one size in random order."""
     order = _permutation(key, len(sizes))
     falling = sizes.max(initial=0) - sizes[order]
     return order[_sorted_by(falling)[: np.count_nonzero(sizes)]]
@@ -299,7 +303,7 @@ def _permutation(key: int, size: int) -> NDArray[np.int64]:
 
 
 def _sorted_by(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What sorts the keys, which are fewer than 2**32 and below that; stable."""
+    """Argsort stably; there are fewer than 2**32 keys, and each is below 2**32."""
     tagged = keys.astype(np.uint64) << np.uint64(32)
     tagged |= np.arange(len(keys), dtype=np.uint64)
     tagged.sort()
@@ -307,6 +311,6 @@ def _sorted_by(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _small(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Ints >= 0 in the smallest type that holds them, little endian."""
+    """Return ints >= 0 in the smallest type that holds them, little endian."""
     kind = np.min_scalar_type(int(numbers.max(initial=0)))
     return read_only(numbers.astype(kind.newbyteorder("<")))

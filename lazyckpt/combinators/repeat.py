@@ -1,4 +1,4 @@
-"""`repeat`: the stream again and again."""
+"""`repeat`: the stream over several epochs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ A = TypeVar("A")
     elastic=Elastic(changes={"count": "any"}),
 )
 def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
-    """The stream again and again, shuffled anew in each epoch: `count` times or forever.
+    """Repeat the stream `count` times or forever; upstream shuffles use a new order each epoch.
 
     Args:
-        count: How many times, an int >= 0; None forever.
+        count: Number of epochs, an int >= 0; None for endless repetition.
 
     Raises:
-        PipelineError: When a stream that is repeated for ever is empty. One that may have items
-            in a later epoch, as behind a `filter`, is tried for 10 epochs or more, and 10,000
-            items of the source.
+        PipelineError: If a stream that is repeated forever is empty. A stream that may have items
+            in a later epoch, as after a `filter`, is tried for at least 10 epochs, and at least
+            10,000 items of the source.
 
     State:
         None; the epoch is the source's.
@@ -45,8 +45,8 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
     Random access:
         Kept.
 
-    Rank-free:
-        With shards of one length; put it before `shard`.
+    Rank-invariant:
+        If all shards have the same length; put it before `shard`.
 
     >>> import lazyckpt as lz
     >>> list(lz.source("ab".split()) | lz.repeat(2))
@@ -56,7 +56,7 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
 
 
 def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
-    """The machine of `repeat`; `what` is empty, says its error."""
+    """Build the machine of `repeat`; `what` names the empty stream in an error."""
 
     def first(epoch: int) -> int:
         return epoch << EPOCH_BITS if count is None else epoch * max(count, 1)
@@ -145,13 +145,13 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
 
 
 def _empty(what: str) -> PipelineError:
-    return PipelineError(f"{what} to repeat for ever is empty")
+    return PipelineError(f"{what} to repeat forever is empty")
 
 
 def _repeated_access(upstream: Machine[A], count: int | None, what: str) -> dict[str, Any]:
     jump, view, length = upstream.skip, upstream.view, upstream.length
     alone: Any = upstream.item
-    known: tuple[Position, int] = (), 0  # what the epoch has left behind the last one asked for
+    known: tuple[Position, int] = (), 0  # items left in the epoch at the last requested position
     if count == 0:
         whole: int | float | None = 0
     elif count is None:

@@ -1,4 +1,4 @@
-"""Items drawn by weight or by class: `sample`, `sample_balanced`, `oversample`."""
+"""`sample`, `sample_balanced`, `oversample`: items drawn by weight or by class."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from lazyckpt.errors import ArgumentError
 
 A = TypeVar("A")
 
-_REMEDY = "; put it before the stage that makes it so"
+_REMEDY = "; put it before the stage that removes random access"
 _FINEST = 53  # bits of a float's mantissa
 
 
 def _weights(value: Any) -> NDArray[np.float64]:
-    with suppress(ValueError):  # of items of several lengths, of which the check names one
+    with suppress(ValueError):  # items of several lengths: the check names one
         value = np.asarray(value)
     return np.asarray(weights_as_given(value), np.float64)
 
@@ -49,7 +49,7 @@ def _labels(value: Any) -> Any:
     value = as_column(value)
     is_array = isinstance(value, np.ndarray) and value.ndim == 1
     if not is_array and not isinstance(value, (list, tuple, range)):
-        raise Unfit("a list, tuple, series or one-dimensional array of labels, one for each item")
+        raise Unfit("a list, tuple, series or one-dimensional array of labels, one per item")
     return value
 
 
@@ -70,19 +70,19 @@ def sample(
     replacement: bool = True,
     num_samples: int | None = None,
 ) -> Machine[A]:
-    """Items drawn at random, each as often as its weight says, others in each epoch.
+    """Draw items at random in proportion to their weights; each epoch draws different ones.
 
     Args:
-        weights: A finite number >= 0 for each of upstream's items; they need not sum to 1.
+        weights: One finite number >= 0 per item of upstream; they need not sum to 1.
         seed: An int >= 0; the same seed gives the same items.
-        replacement: Whether an item may come again in an epoch. If not, each next one is
-            drawn by weight from those that are left.
-        num_samples: Items an epoch, an int >= 1; None for as many as upstream has, or
-            without replacement as have a weight above 0.
+        replacement: If True, an item may be drawn several times per epoch. If False, each draw is
+            by weight from the items that are left.
+        num_samples: Number of items per epoch, an int >= 1. None for the number of upstream's
+            items; without replacement, for the number of weights above 0.
 
     Raises:
-        ArgumentError: Where upstream has no random access or not as many items as there
-            are weights; without replacement, also for more samples than weights above 0.
+        ArgumentError: If upstream has no random access, or the number of weights differs from
+            that of items; or if, without replacement, there are more samples than weights above 0.
 
     State:
         A count of items.
@@ -93,11 +93,11 @@ def sample(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
-        16 bytes an item of upstream's; without replacement, 24, and a sort for each epoch.
+        16 bytes per item of upstream; without replacement, 24, and a sort per epoch.
 
     Source:
         With replacement, inversion of the cumulated weights (Devroye, "Non-Uniform Random
@@ -123,7 +123,7 @@ def sample(
     most = int(np.count_nonzero(chosen))
     if num_samples is not None and num_samples > most:
         raise ArgumentError(
-            f"sample: num_samples={num_samples} without replacement, of {most} items with a "
+            f"sample: num_samples={num_samples} without replacement, but only {most} items have a "
             "weight above 0"
         )
 
@@ -148,19 +148,20 @@ def sample_balanced(
     seed: int,
     num_samples: int | None = None,
 ) -> Machine[A]:
-    """Items of all classes equally often, in random order, others in each epoch.
+    """Sample all classes equally often, in a random order that changes each epoch.
 
-    Of n classes, every n items have one of each. Of each class all items come once before
-    one comes again.
+    With n classes, every n consecutive items contain one of each class. All items of a class are
+    used once before one is repeated.
 
     Args:
         labels: The class of each of upstream's items.
         seed: An int >= 0; the same seed gives the same items.
-        num_samples: Items an epoch, an int >= 1; None for as many as upstream has.
+        num_samples: Number of items per epoch, an int >= 1; None for the number of upstream's
+            items.
 
     Raises:
-        ArgumentError: Where upstream has no random access or not as many items as there
-            are labels.
+        ArgumentError: If upstream has no random access, or the number of labels differs from that
+            of items.
 
     State:
         A count of items.
@@ -171,11 +172,11 @@ def sample_balanced(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
-        8 bytes an item of upstream's, and the labels.
+        8 bytes per item of upstream, and the labels.
 
     >>> import lazyckpt as lz
     >>> even = lz.sample_balanced([0, 0, 0, 0, 1], seed=0, num_samples=8)
@@ -192,17 +193,17 @@ def sample_balanced(
 def oversample(
     upstream: Machine[A], labels: Sequence[Hashable] | NDArray[Any], *, seed: int
 ) -> Machine[A]:
-    """All items in random order, those of smaller classes so often that all classes are equal.
+    """Shuffle all items, repeating those of smaller classes until all classes have the same size.
 
-    It is `sample_balanced` with as many samples as that takes.
+    It is `sample_balanced` with as many samples as that needs.
 
     Args:
         labels: The class of each of upstream's items.
         seed: An int >= 0; the same seed gives the same items.
 
     Raises:
-        ArgumentError: Where upstream has no random access or not as many items as there
-            are labels.
+        ArgumentError: If upstream has no random access, or the number of labels differs from that
+            of items.
 
     State:
         A count of items.
@@ -213,11 +214,11 @@ def oversample(
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
-        8 bytes an item of upstream's, and the labels.
+        8 bytes per item of upstream, and the labels.
 
     >>> import lazyckpt as lz
     >>> "".join(lz.source(list("aaab")) | lz.oversample([0, 0, 0, 1], seed=0))
@@ -228,7 +229,7 @@ def oversample(
 
 
 def _bounds(weights: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Where the share of each weight ends, of all numbers of 53 bits."""
+    """Return where the share of each weight ends, among all numbers of 53 bits."""
     sums = np.cumsum(weights / weights.max())
     found: NDArray[np.uint64] = np.floor(sums / sums[-1] * 2.0**_FINEST).astype(np.uint64)
     return found
@@ -251,7 +252,7 @@ class _Drawn:
 
 
 class _Classes:
-    """Which items have which label."""
+    """The items of each class."""
 
     def __init__(self, name: str, labels: Any, items: int) -> None:
         if len(labels) != items:
@@ -265,7 +266,7 @@ class _Classes:
 
 
 def _codes(name: str, labels: Any) -> NDArray[np.int64]:
-    """A number for each label, by first appearance."""
+    """Number the labels by first appearance."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
         _, first, which = np.unique(labels, return_index=True, return_inverse=True)
         numbered: NDArray[np.int64] = np.argsort(np.argsort(first))[which]
@@ -274,7 +275,7 @@ def _codes(name: str, labels: Any) -> NDArray[np.int64]:
     try:
         found = [numbers.setdefault(label, len(numbers)) for label in labels]
     except TypeError as error:
-        raise ArgumentError(f"{name}: labels must have a hash: {error}") from error
+        raise ArgumentError(f"{name}: labels must be hashable: {error}") from error
     return np.array(found, np.int64)
 
 
@@ -289,7 +290,7 @@ def _balanced(
 
 
 class _Balanced:
-    """One item of each class after another, the classes in random order each time."""
+    """One item of each class after another; each round has the classes in a random order."""
 
     def __init__(self, classes: _Classes, name: str, seed: int, epoch: int) -> None:
         self._classes = classes

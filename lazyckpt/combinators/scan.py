@@ -1,4 +1,4 @@
-"""`scan`: one item in, one out, with a state of one's own."""
+"""`scan`: one item in, one out, with a state of your own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.core.user_state import copied, freeze, storable, thaw
 from lazyckpt.decorators import combinator
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 S = TypeVar("S")
 
@@ -22,18 +22,18 @@ S = TypeVar("S")
     functions={"step": "step"},
 )
 def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> Machine[B]:
-    """The outputs of a Mealy machine: `step(state, item) -> (state, output)`.
+    """Yield the outputs of a Mealy machine: `step(state, item) -> (state, output)`.
 
     Args:
-        step: The function; it may change its state in place, which is a copy each time.
-        init: The first state: None, bool, int, float, str, and lists, dicts and
-            tuples of them.
+        step: Function of the state and an item. It may change the state in place, because it is
+            called on a copy.
+        init: The first state: None, bool, int, float, str, and lists, dicts and tuples of them.
 
     Raises:
-        InvalidState: For a state of other types, when it is first taken.
+        InvalidState: If a state is of another type; raised when that state is first read.
 
     State:
-        Your own, as it is.
+        Your own state, as it is.
 
     Resume:
         Re-reads nothing.
@@ -41,7 +41,7 @@ def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz

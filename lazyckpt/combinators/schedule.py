@@ -1,4 +1,4 @@
-"""Weights, or a length, that change with the number of items so far, as a value: `schedule`."""
+"""`schedule`: weights, or a length, that change with the number of items so far."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from lazyckpt.errors import ArgumentError
 
 V = TypeVar("V")
 
-_FEW, _PARTS = 64, 256  # items of a straight line, and parts of one, that are taken at once
+_FEW, _PARTS = 64, 256  # items of a straight line, and parts of one, in one step
 
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Shown, Generic[V]):
-    """Weights or a length for every number of items so far; called with that number, it returns it.
+    """Weights or a length, as a function of the number of items so far.
 
-    Compared by points and interpolation, or by the name of its function.
+    Schedules are compared by points and interpolation, or by the name of the function.
     """
 
     points: tuple[tuple[int, Any], ...]
@@ -42,7 +42,7 @@ class Schedule(Shown, Generic[V]):
     function: Callable[[int], V] | None = field(compare=False)
 
     def __call__(self, items: int) -> V:
-        """The value after so many items."""
+        """Return the value after a number of items."""
         if self.function is not None:
             return self.function(items)
         number = bisect(self.points, items, key=lambda point: point[0])
@@ -55,9 +55,9 @@ class Schedule(Shown, Generic[V]):
         return cast(V, before)
 
     def ends(self, items: int, n: int) -> tuple[int, V, V]:
-        """How many of the next n numbers of items one line of points has, and its values there.
+        """Return how many of the next n numbers of items lie on one line of points, and its ends.
 
-        It is cut where the values change much.
+        The line is cut into parts if its values change much.
 
         Returns:
             How many numbers, and the values at the first and at the last one of them.
@@ -94,25 +94,25 @@ def schedule(
     interpolate: Literal["linear"] | None = None,
     name: str | None = None,
 ) -> Schedule[Any]:
-    """Return what changes with the number of items so far: weights for `mix`, a length of rows.
+    """Describe weights for `mix`, or a row length, that change with the number of items so far.
 
     The number counts what the stage has yielded in this epoch: items of `mix`, rows of
     `concat_then_split`, `pack_first_fit` and `pack_best_fit`.
 
-    A schedule is a value: equal ones are of one pipeline, and a state of a pipeline with a
-    different one is refused. A function can't be compared, so a name stands for it; change
-    the name whenever you change the function.
+    A schedule is a value. Pipelines with equal schedules are equal, and a state of a pipeline
+    with a different schedule is refused. A function can't be compared, so a name stands for it;
+    change the name whenever you change the function.
 
     Args:
-        points: The weights, or the length, from a number of items on, by that number,
-            beginning at 0; or a function from the number of items to weights or a length.
-        interpolate: "linear" to go from each weights to the next in a straight line; None to
-            keep each until the next.
+        points: A dict from a number of items, beginning at 0, to the weights or the length from
+            there on; or a function from the number of items to weights or a length.
+        interpolate: "linear" to change weights in a straight line from one point to the next; None
+            to keep each value until the next.
         name: A str of 1 to 40 characters that stands for a function.
 
     Raises:
-        ArgumentError: If there is nothing for 0 items, if two weights have different lengths,
-            if lengths are to be interpolated, or if a function has no name.
+        ArgumentError: If there is no value for 0 items, if two weights have different lengths, if
+            lengths are to be interpolated, or if a function has no name.
 
     >>> import lazyckpt as lz
     >>> easy_first = lz.schedule({0: [1, 0], 10_000: [1, 1]}, interpolate="linear")
@@ -138,7 +138,7 @@ def schedule(
         return Schedule((), None, name, points)
     if name is not None:
         raise ArgumentError(
-            f"schedule: name={name!r} is for a function; values by numbers of items are "
+            f"schedule: name={name!r} is for a function; values by number of items are "
             "compared by value"
         )
     found = checked("schedule", "points", points, _points)
@@ -150,21 +150,21 @@ def schedule(
 
 
 def known_weights(weights: Weights | Schedule[Any] | Scheduled) -> list[Weights]:
-    """The weights that are known beforehand: none if a function computes them."""
+    """Return the weights known beforehand: none if a function computes them."""
     if isinstance(weights, Schedule):
         return [each for _, each in weights.points]
     return [] if callable(weights) else [weights]
 
 
 def row_length(value: Any) -> Any:
-    """A length, as an int >= 1, or a schedule of such."""
+    """Check a row length: an int >= 1, or a schedule of such."""
     try:
         if not isinstance(value, Schedule):
             return positive(value)
         for _, length in value.points:
             positive(length)
     except Unfit as unfit:
-        raise Unfit(f"{unfit}, or lz.schedule(...) of some") from None
+        raise Unfit(f"{unfit}, or lz.schedule(...) of such") from None
     return value
 
 
@@ -172,7 +172,7 @@ def _points_or_function(value: Any) -> Any:
     try:
         return function(value)
     except Unfit:
-        raise Unfit("a dict of weights or lengths by numbers of items, or a function") from None
+        raise Unfit("a dict of weights or lengths by number of items, or a function") from None
 
 
 def _points(value: Mapping[Any, Any]) -> tuple[tuple[int, Any], ...]:
@@ -185,11 +185,11 @@ def _points(value: Mapping[Any, Any]) -> tuple[tuple[int, Any], ...]:
         points.append(found)
     points.sort(key=lambda point: point[0])
     if not points or points[0][0]:
-        raise Unfit("weights or lengths by numbers of items, with those for 0 among them")
+        raise Unfit("weights or lengths by number of items, including 0 items")
     weights = [each for _, each in points if isinstance(each, tuple)]
     sizes = {len(each) for each in weights}
     if len(sizes) > 1:
-        raise Unfit(f"as many weights for each number of items, not {sorted(sizes)}")
+        raise Unfit(f"the same number of weights for each number of items, not {sorted(sizes)}")
     if weights and len(weights) < len(points):
-        raise Unfit("weights for each number of items, or a length for each")
+        raise Unfit("only weights, or only lengths")
     return tuple(points)

@@ -1,4 +1,4 @@
-"""`shard`: which rank gets what."""
+"""`shard`: one rank's part of the stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A = TypeVar("A")
 
 
 def check_index(name: str, num_shards: int, index: int) -> None:
-    """Raise `ArgumentError` for a rank that there is none of."""
+    """Raise `ArgumentError` if there is no such rank."""
     if index >= num_shards:
         raise ArgumentError(
             f"{name}: index must be below num_shards={num_shards}, got index={index}"
@@ -33,7 +33,7 @@ def _fitting(num_shards: int, index: int, remainder: Remainder, pad: Any, **_: A
     check_index("shard", num_shards, index)
     if pad is not None and remainder != "pad":
         raise ArgumentError(
-            f'shard: pad={brief(pad)} wants remainder="pad", got remainder={remainder!r}'
+            f'shard: pad={brief(pad)} requires remainder="pad", got remainder={remainder!r}'
         )
 
 
@@ -58,43 +58,41 @@ def shard(
     remainder: Remainder = None,
     pad: Any = None,
 ) -> Machine[A]:
-    """Every `num_shards`-th item, beginning with item `index`; or part `index` of equal parts.
+    """Yield every `num_shards`-th item from item `index` on; or part `index` of equal parts.
 
-    Together the ranks get every item once; the lower ranks get one more where
-    the number doesn't divide.
+    Together, the ranks get each item once. If the number of items isn't divisible by the number
+    of ranks, lower ranks get one item more; `remainder` changes that.
 
-    With random access before it, no function is called for items of other ranks, so none fails
-    at them. Nor is one after a `mix` of pipelines that have random access, with `map` and
-    `repeat` between the two, unless workers make the items. Other streams are read for all
-    ranks, so put `shard` early. In the stages right before it only its own items are made:
-    `map`, `starmap`, `tap` and the `collate` of `batch` aren't called for others, and
-    `pack_first_fit`, `pack_best_fit` and `concat_then_split` don't fill the rows of others.
-    For a stream, "repeat" re-reads its beginning.
+    With random access before `shard`, items of other ranks are not computed. The same holds after
+    a `mix` of pipelines with random access, with only `map` and `repeat` in between; if workers
+    compute the items, with only `repeat`. Any other stream is read by every rank, so put `shard`
+    early. Even then, the stages directly before it compute only this rank's items: `map`,
+    `starmap`, `tap` and the `collate` of `batch` aren't called for other items, and
+    `pack_first_fit`, `pack_best_fit` and `concat_then_split` don't fill other rows.
 
     Args:
         num_shards: The number of ranks, an int >= 1.
         index: This rank, an int >= 0.
-        contiguous: Whether a rank gets consecutive items, rank 0 the first part, and so on.
-        remainder: How to give all ranks as many items where the number doesn't divide:
-            "drop" leaves out the last items, fewer than `num_shards`; "repeat" goes on
-            with the beginning of the stream, again if need be; "pad" gives `pad`.
-        pad: What stands in for items beyond the end, as an item that is told from others.
+        contiguous: If True, a rank gets consecutive items: rank 0 the first part, and so on.
+        remainder: How to give all ranks the same number of items. "drop" drops the last items,
+            fewer than `num_shards`; "repeat" continues with the beginning of the stream, again if
+            needed, and re-reads it if there is no random access; "pad" yields `pad`.
+        pad: Stand-in for items beyond the end, distinguishable from an item.
 
     Raises:
-        ArgumentError: With `contiguous`, where upstream has no random access or no end.
+        ArgumentError: With `contiguous`, if upstream has no random access or no end.
 
     State:
-        None; with `contiguous`, a count of the part's items, equal on all ranks. The
-        place is that in the global stream; with `contiguous`, where the epoch begins.
+        None; with `contiguous`, a count of the part's items, equal on all ranks. The position is
+        that in the global stream; with `contiguous`, the beginning of the epoch.
 
     Resume:
-        Re-reads nothing, with another number of shards too (`rebase`), unless
-        `contiguous`.
+        Re-reads nothing, also with a different number of shards (`rebase`), unless `contiguous`.
 
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

@@ -1,4 +1,4 @@
-"""`shard_batch`: which rank gets what of every batch."""
+"""`shard_batch`: one rank's part of each batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 
 @giving(Keeping)
@@ -29,31 +29,31 @@ A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with i
 def shard_batch(
     upstream: Machine[Sequence[A]], *, num_shards: int, index: int, key: Callable[[A], float]
 ) -> Machine[list[A]]:
-    """This rank's items of every batch, such that all ranks' cost nearly the same.
+    """Select this rank's items of each batch, balancing the cost across ranks.
 
-    The costliest item goes first, each to the rank that has least so far: no rank gets more
-    than 4/3 of what the best of all parts would give the one that has most. The ranks take
-    as many steps, and together they get every item once. Behind `token_batch` or
-    `bucket_batch` of all ranks' budgets together.
+    Items are assigned from most to least expensive, each to the rank with the lowest total so
+    far. The busiest rank gets at most 4/3 of the best possible maximum. All ranks take the same
+    number of steps, and together they get each item once. Use it after `token_batch` or
+    `bucket_batch` with the budget of all ranks together.
 
     Args:
         num_shards: The number of ranks, an int >= 1.
         index: This rank, an int >= 0.
-        key: What an item costs, a number >= 0, such as its length.
+        key: Function from an item to its cost, a number >= 0, such as its length.
 
     Raises:
-        TypeError: For what is no list, and for a cost that is no number >= 0.
+        TypeError: If a batch is not a list, or a cost is not a number >= 0.
 
     State:
         None.
 
     Resume:
-        Re-reads nothing, with another number of shards too (`rebase`).
+        Re-reads nothing, also with a different number of shards (`rebase`).
 
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Source:
@@ -71,7 +71,7 @@ def shard_batch(
         is_number = isinstance(found, Real) and not isinstance(found, bool)
         if not is_number or not found >= 0:
             raise TypeError(
-                f"shard_batch: key must give a number >= 0, got {brief(found)} "
+                f"shard_batch: key must return a number >= 0, got {brief(found)} "
                 f"({type(found).__name__}) for {brief(item)}"
             )
         return float(found)

@@ -19,39 +19,38 @@ A = TypeVar("A")
     checks={"buffer_size": optional(positive), "seed": natural},
 )
 def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) -> Machine[A]:
-    """The items in random order, another one in each epoch.
+    """Shuffle the items; each epoch has a different order.
 
-    Within a buffer an item is as likely to move by one distance as by another, up
-    to about nine tenths of `buffer_size` either way; of small buffers it is half.
+    With a buffer, an item moves a uniformly random distance, up to about 0.9 of `buffer_size` in
+    either direction; 0.5 for small buffers.
 
     Args:
-        buffer_size: None for a permutation of everything, which needs random
-            access; for a stream the number of items held at most, an int >= 1. More
-            than 33,554,432 mix as so many do.
+        buffer_size: None for a permutation of all items, which needs random access. For a stream,
+            the number of items held at most, an int >= 1; sizes above 33,554,432 mix no better
+            than that size.
         seed: An int >= 0; the same seed gives the same order.
 
     Raises:
-        ArgumentError: Where upstream has no random access and there is no buffer.
+        ArgumentError: If upstream has no random access and `buffer_size` is None.
 
     State:
-        A count of items; over a stream also a place before the oldest one held.
+        A count of items; over a stream also a position before the oldest item held.
 
     Resume:
-        Re-reads nothing; over a stream at most twice `buffer_size` items (plus 64 below
-        512). Where random access means a step, not a table, the items held are read one
-        by one.
+        Re-reads nothing; over a stream at most twice `buffer_size` items (plus 64 below 512). Over
+        random access without a table, the items held are re-read one by one.
 
     Random access:
-        Kept. Within a buffer, 0.1 to 10 ms where no place near has been asked for.
+        Kept. With a buffer, 0.1 to 10 ms per item if no nearby item was read before.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
         Constant; over a stream `buffer_size` items, and 30 bytes for each.
 
     Source:
-        The permutation is described at `lazyckpt.core.prng.Permutation`, that within a
+        The permutation is described at `lazyckpt.core.prng.Permutation`, the permutation within a
         buffer at `lazyckpt.combinators.machines.buffered_shuffle.BoundedOrder`.
 
     >>> import lazyckpt as lz
@@ -66,7 +65,7 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
 
 
 def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
-    remedy = "; give a buffer_size, or put it before the stage that makes it so"
+    remedy = "; pass buffer_size, or put it before the stage that removes random access"
     length = table_length("shuffle", upstream, remedy)
 
     @lru_cache(maxsize=2)

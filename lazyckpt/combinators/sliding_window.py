@@ -24,25 +24,25 @@ A = TypeVar("A")
     trace=lambda call, tracing: Stage((call,)),
 )
 def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Machine[tuple[A, ...]]:
-    """Tuples of `width` consecutive items, each window beginning `stride` items after the last.
+    """Yield tuples of `width` consecutive items, starting every `stride` items.
 
-    A stream shorter than `width` has none. Items between windows, where
-    `stride` is more than `width`, are read and left out.
+    A stream shorter than `width` has no windows. If `stride` is larger than `width`, the items
+    between windows are read and dropped.
 
     Args:
-        width: Items a window, an int >= 1.
-        stride: How many items after one window the next begins, an int >= 1.
+        width: Number of items per window, an int >= 1.
+        stride: Distance between the starts of two windows, an int >= 1.
 
     State:
-        None; the place is that of the next window's first item.
+        None; the position is that of the next window's first item.
 
     Resume:
-        Re-reads what windows share, `width - stride` items.
+        Re-reads the items that windows share: `width - stride`.
 
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
@@ -85,7 +85,7 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
 
     def overlapping(position: Position) -> Flow[tuple[Any, ...]]:
         before = upstream.flow(position)
-        # Where upstream can't go anywhere, its last few positions have to be kept.
+        # Without random access, upstream's last few positions have to be kept.
         marks: deque[Position] = deque([position], shared + 1)
         given, ended = 0, False
         turns = [True] + [False] * (stride - 1)

@@ -1,4 +1,4 @@
-"""`source`, `columns`: items that are there."""
+"""`source`, `columns`: items of existing data."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 _END: Any = object()
-_OTHER = "isn't the file that the state knows: its name, size or checksum differs"
-_NOT_FIRST = "the files that the state knows aren't the first ones of these"
-_OTHERS = "these data can't be compared with those that the state knows"
+_OTHER = "isn't the file recorded in the state: its name, size or checksum differs"
+_NOT_FIRST = "the files recorded in the state aren't the first ones of these"
+_OTHERS = "these data can't be compared with those recorded in the state"
 
 
 class Indexable(Protocol[T]):
@@ -51,9 +51,9 @@ def _described(data: Any, name: str | None) -> dict[str, Any]:
 
 
 def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
-    """Data of the length that a state knows, to which items, or files, were appended."""
+    """Return the data as they were for a state, before items or files were appended."""
     if "digest" not in known and not is_reader(data) and _is_indexable(data):
-        return {"data": range(_first(known, len(data)))}  # of which nothing is read
+        return {"data": range(_first(known, len(data)))}  # nothing of it is read
     if not hasattr(data, "first_files") or "digest" not in known:
         raise Unfit(_OTHERS)
     first = data.first_files(known.get("files", known.get("length")))
@@ -67,12 +67,12 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
 
 
 def _first(known: Mapping[str, Any], length: int) -> int:
-    """How many items there were, of which a state knows the number, if they are still there."""
+    """Return the number of items that a state knows, if they can all still exist."""
     before = known.get("length")
     if not isinstance(before, int):
         raise Unfit(_OTHERS)
     if before > length:
-        raise Unfit(f"items may be appended, and none taken away; pass {before:,} or more")
+        raise Unfit(f"items may be appended but not removed; pass {before:,} or more")
     return before
 
 
@@ -86,31 +86,31 @@ def _first(known: Mapping[str, Any], length: int) -> int:
     ),
 )
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
-    """The items of `data`, in its order.
+    """Yield the items of `data` in order.
 
-    Don't change the data while a pipeline reads it. Arrays and their rows come
-    read-only, so that no function changes them for the next epoch; whatever else
-    can be changed, a tensor or an array in a list, is handed out as it is.
+    Don't change the data while a pipeline reads it. Arrays and their rows are passed on
+    read-only, so no function can change them for the next epoch. Other mutable objects, such as
+    a tensor or an array in a list, are passed on as they are.
 
     Args:
-        data: Anything with `__len__` and `__getitem__` (list, range, array,
-            memory map, map-style dataset, reader of `lazyckpt.io`; a `__getitems__` is
-            used too, and a `block_starts` by `local_shuffle`; of files and of their readers a
-            state has a digest), or any iterable that begins anew each time, such as a file
-            reader object. It must give the same items in the same order each time; `rebase`
-            follows what is appended between two runs. A data frame of pandas or polars and a
-            table of pyarrow give rows as dicts, of which `batch(n, collate=stack)` makes
-            arrays column by column, and a series values by place. `from_generator(made)`
-            makes a source of a generator function.
-        name: At most 40 characters that a state is checked against, as against the
-            length. It tells data of one length apart, such as those of a `mix`.
+        data: A sequence (anything with `__len__` and `__getitem__`: list, range, array, memory
+            map, map-style dataset, reader of `lazyckpt.io`), or an iterable that can be iterated
+            repeatedly, such as a file reader object. It must yield the same items in the same
+            order each time; items may be appended between two runs (`rebase`). A pandas or polars
+            data frame and a pyarrow table yield rows as dicts, of which
+            `batch(n, collate=stack)` makes arrays column by column; a series yields values by
+            position. Two optional methods are used if they exist: `__getitems__` for batched
+            reads, and `block_starts` for `local_shuffle`. For files and their readers, a state
+            also records a digest. Use `from_generator(fn)` for a generator function.
+        name: At most 40 characters that are recorded in a state and checked, like the length. A
+            name tells data of the same length apart, for example in a `mix`.
 
     Raises:
-        ArgumentError: For a one-shot iterator, a run, a set (it has no order), a
-            dict or a str.
-        SourceChanged: Where the length is not what it was when the pipeline was made: when
-            a run begins, or at the end of the epoch; where an iterable has fewer items
-            than before.
+        ArgumentError: If `data` is a one-shot iterator, a run, a set (it has no order), a dict or
+            a str.
+        SourceChanged: If the length differs from that when the pipeline was made, which is checked
+            when a run begins and at the end of an epoch; or if an iterable has fewer items than
+            before.
 
     State:
         The epoch and a count of items.
@@ -119,11 +119,11 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         Re-reads nothing; an iterable is read from its beginning.
 
     Random access:
-        Where the data have indices. Rows of a reader or a data frame that come in another
-        order are read some at a time, and held until they are used: as many as take a
-        millisecond, at most 256, and a quarter of those that came before.
+        If the data can be indexed. If rows of a reader or a data frame are requested in a
+        different order, some are read ahead and held until they are used: as many as take a
+        millisecond, at most 256, and at most a quarter of the rows before them.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -141,8 +141,8 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         )
     if _is_one_shot(data):
         raise ArgumentError(
-            f"source: data must be readable again, got the one-shot iterator {brief(data)}; "
-            "pass what it came from, or an object whose __iter__ opens it anew"
+            f"source: data must be iterable repeatedly, got the one-shot iterator {brief(data)}; "
+            "pass the object it came from, or one whose __iter__ opens it again"
         )
     return iterated("source", cast(Iterable[T], data))
 
@@ -158,20 +158,20 @@ def _columns_as_they_were(known: Mapping[str, Any], arrays: Mapping[str, Any]) -
     elastic=Elastic(changes={"length": "grown"}, before=_columns_as_they_were),
 )
 def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
-    """The rows of equally long arrays, as dicts.
+    """Yield the rows of equally long arrays, as dicts.
 
-    With `shuffle`, `shard`, `take` or `repeat` and then
-    `batch(n, collate=stack)`, a batch is one fancy index a column. Rows that are
-    arrays are read-only.
+    With `shuffle`, `shard`, `take` or `repeat`, followed by `batch(n, collate=stack)`, a batch
+    takes one fancy index per column. Rows that are arrays are read-only.
 
     Args:
-        arrays: One array of shape `(n, ...)` a column, or what `numpy.asarray`
-            makes one; memory maps are read where needed. Of a list of bytes each row has
-            its own.
+        arrays: One array of shape `(n, ...)` per column, or anything that `numpy.asarray` makes
+            into one. Memory maps are read on demand. Rows of a list of bytes are the list's own
+            objects.
 
     Raises:
-        ArgumentError: For no column, columns of unequal lengths, masked arrays, and lists that
-            no array holds as they are, as of numbers and texts.
+        ArgumentError: If there are no columns, if columns have unequal lengths, if an array is
+            masked, or if an array can't hold a list's values unchanged, such as numbers and
+            strings.
 
     State:
         The epoch and a count of rows.
@@ -182,7 +182,7 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -195,7 +195,7 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     table = {name: read_only(_column(name, values)) for name, values in arrays.items()}
     lengths: dict[str, int] = toolz.valmap(len, table)
     if len(set(lengths.values())) != 1:
-        raise ArgumentError(f"columns: all must have one length, got {lengths}")
+        raise ArgumentError(f"columns: all must have the same length, got {lengths}")
     length = toolz.first(lengths.values())
     pairs = tuple(table.items())
 
@@ -218,7 +218,7 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
     except (TypeError, RuntimeError) as error:  # a tensor's refusal
         raise ArgumentError(
             f"columns: {name} can't be made a NumPy array: {error}; "
-            "pass .detach().cpu() of a tensor, and .float() of it where NumPy lacks its type"
+            "for a tensor pass .detach().cpu(), and .float() if NumPy lacks its type"
         ) from error
     if not column.ndim:
         kind = type(values).__name__
@@ -226,14 +226,15 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
             f"columns: {name} must be an array, got {name}={brief(values)} ({kind})"
         )
     if isinstance(values, np.ma.MaskedArray):
-        raise ArgumentError(f"columns: {name} has a mask, and rows have none; pass .filled(value)")
+        raise ArgumentError(f"columns: {name} is masked, but rows can't be; pass .filled(value)")
     return column if hasattr(values, "dtype") else _as_given(name, values, column)
 
 
 def _as_given(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A list's bytes as they are: an array of bytes drops zeros at their end. So of texts.
+    """Return a list's bytes as they are; check that an array changes none of its other values.
 
-    An array makes numbers of one kind of bools, ints and floats.
+    An array of bytes drops trailing zeros, and so does an array of strings. An array of bools,
+    ints and floats makes them one type.
     """
     kind = column.dtype.kind
     if kind not in "SUiufc":
@@ -251,8 +252,8 @@ def _as_given(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarra
     for kept, value in zip(column.ravel().tolist(), flat, strict=True):
         if (kept != value and value == value) or (is_odd and type(kept) is not type(value)):
             raise ArgumentError(
-                f"columns: {name} would have {brief(kept)} in place of {brief(value)} "
-                f"({type(value).__name__}); pass numpy.array(values, object) for values as they are"
+                f"columns: {name} would contain {brief(kept)} instead of {brief(value)} "
+                f"({type(value).__name__}); to keep values, pass numpy.array(values, object)"
             )
     return column
 
@@ -265,7 +266,7 @@ def _length(data: Sized) -> int:
             raise
         raise ArgumentError(
             f"source: data must have at most {sys.maxsize:,} items, got {brief(data)} "
-            f"({type(data).__name__}); count() has no end"
+            f"({type(data).__name__}); use count() for an endless source"
         ) from None
 
 
@@ -278,7 +279,7 @@ def _is_indexable(data: Any) -> bool:
 
 
 def _is_iterable(data: Any) -> bool:
-    """By its type: asking it for an iterator may open a file, or begin an epoch."""
+    """Decide by the type alone: asking for an iterator may open a file, or begin an epoch."""
     if getattr(data, "shape", None) == () or not _READABLE.keys().isdisjoint(kinds(data)):
         return False
     kind = type(data)
@@ -286,9 +287,9 @@ def _is_iterable(data: Any) -> bool:
 
 
 def _is_one_shot(data: Any) -> bool:
-    """Whether it is an iterator that never begins anew, as far as can be seen.
+    """Return whether an iterator can never be iterated again, as far as can be seen.
 
-    One whose `__iter__` was written to do something, then return itself, may rewind.
+    An iterator whose `__iter__` does something before it returns itself may rewind.
     """
     if isinstance(data, Run):
         return True
@@ -303,7 +304,7 @@ def _is_iterable_dataset(data: Any) -> bool:
     return any(kind.__name__ == "IterableDataset" for kind in type(data).__mro__)
 
 
-_READABLE = {  # what is made of others' files and queries
+_READABLE = {  # objects of other libraries for files and queries
     "pyarrow.ParquetFile": "pass .read() of it, or read its row groups in flat_map",
     "pyarrow.Dataset": "pass .to_table() of it, or read its fragments in flat_map",
     "polars.LazyFrame": "pass .collect() of it",
@@ -315,7 +316,7 @@ def _remedy(data: Any) -> str:
         if kind in _READABLE:
             return _READABLE[kind]
     if data is None:
-        return "did a function that makes it return nothing? pass a list, an array or a data set"
+        return "does a function that makes it lack a return? pass a list, an array or a dataset"
     if isinstance(data, Chain):
         return "it is a pipeline already" if data.calls[0].combinator.is_source else "a stage"
     if isinstance(data, Mapping):
@@ -323,18 +324,18 @@ def _remedy(data: Any) -> str:
     if isinstance(data, MappingView):
         return "pass list(data)"
     if isinstance(data, Set):
-        return "a set has no order that lasts; pass sorted(data)"
+        return "a set has no stable order; pass sorted(data)"
     if isinstance(data, str):
-        return "pass [data] for one text, list(data) for its characters, open files in flat_map"
+        return "pass [data] for one string, list(data) for its characters; open files in flat_map"
     if isinstance(data, PathLike):
         return "open files in flat_map"
     if callable(data):
-        return "write from_generator(made) for a generator function made"
+        return "use from_generator(fn) for a generator function fn"
     return "pass a list of it"
 
 
 def iterated(name: str, data: Iterable[T]) -> Machine[T]:
-    """The machine of what has no indices, and begins anew for each epoch."""
+    """Build the machine of data without indices, iterated once per epoch."""
     begin = _beginning(data)
 
     def flow(position: Position) -> Flow[T]:
@@ -347,7 +348,7 @@ def iterated(name: str, data: Iterable[T]) -> Machine[T]:
             passed = sum(1 for _ in islice(stream, index))
             if passed < index:
                 raise SourceChanged(
-                    f"{name}: the state stands after item {index} of {brief(data)}, "
+                    f"{name}: the state is after item {index} of {brief(data)}, "
                     f"which now has {passed} items"
                 )
             reached = taken
@@ -359,7 +360,7 @@ def iterated(name: str, data: Iterable[T]) -> Machine[T]:
 
 
 def _beginning(data: Iterable[T]) -> Callable[[], Iterator[T]]:
-    """What begins data anew. Of an iterator that rewinds itself, it ends the reading before."""
+    """Return a function that iterates the data again, and ends older reads if they rewind."""
     reader = object()
     had_items = False
 
@@ -372,13 +373,13 @@ def _beginning(data: Iterable[T]) -> Callable[[], Iterator[T]]:
             yield item
             if reader is not me:
                 raise SourceChanged(
-                    f"source: {brief(data)} was begun anew while it was read: its __iter__ "
-                    "returns itself, which only one can read at a time; return a new iterator"
+                    f"source: {brief(data)} was iterated again while it was read: its __iter__ "
+                    "returns itself, so it allows one reader at a time; return a new iterator"
                 )
         if is_empty and had_items:
             raise SourceChanged(
-                f"source: {brief(data)} gave items before and gives none now: its __iter__ "
-                "returns itself and must rewind; return a new iterator"
+                f"source: {brief(data)} yielded items before and yields none now: its __iter__ "
+                "returns itself without rewinding; return a new iterator"
             )
 
     def begin() -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""Parts of the data that stay what they are when data grow: `hash_range`, `split`, `kfold`."""
+"""`hash_range`, `split`, `kfold`: parts of the data that stay the same when data are added."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
-_CHUNK = 1 << 20  # indices hashed at once
+_CHUNK = 1 << 20  # indices hashed in one call
 _NEAR = 1e-9  # how far fractions may be from a sum of 1
 
 
@@ -47,20 +47,20 @@ def _rising(start: float, stop: float, **_: Any) -> None:
 
 
 class Keys(Shown):
-    """A key for each item, in their order. Equal by contents."""
+    """One key per item, in order; compared by contents."""
 
     def __init__(self, values: Sequence[Key]) -> None:
         self.values = values
 
     @cached_property
     def hashes(self) -> NDArray[np.uint64]:
-        """The hash of each."""
+        """The hash of each key."""
         found = map(partial(key_hash, "hash_range", "key"), self.values)
         return np.fromiter(found, np.uint64, len(self.values))
 
     @cached_property
     def digest(self) -> str:
-        """How many there are, and a digest of them."""
+        """The number of keys, and a digest of them."""
         return f"{len(self.values)} {digest(self.hashes.astype('<u8').tobytes())}"
 
     def __eq__(self, other: object) -> bool:
@@ -80,12 +80,12 @@ def _key(value: Any) -> Any:
     if isinstance(column, np.ndarray) and column.ndim == 1:
         column = column.tolist()
     if not isinstance(column, (list, tuple, range)):
-        raise Unfit("a function, or a sequence of keys, one for each item")
+        raise Unfit("a function, or a sequence of keys, one per item")
     return Keys(column)
 
 
 def _as_it_was(known: Mapping[str, Any], key: Any, **_: Any) -> dict[str, Any]:
-    """The keys that a state knows, to which others were appended."""
+    """Return the keys as they were for a state, before others were appended."""
     told = known.get("key")
     if told is None and not isinstance(key, Keys):
         return {}
@@ -93,7 +93,7 @@ def _as_it_was(known: Mapping[str, Any], key: Any, **_: Any) -> dict[str, Any]:
         raise Unfit("key decides the order")
     first = Keys(key.values[: int(told["Keys"].split()[0])])
     if first.digest != told["Keys"]:
-        raise Unfit("the keys that the state knows aren't the first ones of these")
+        raise Unfit("the keys recorded in the state aren't the first ones of these")
     return {"key": first}
 
 
@@ -122,28 +122,28 @@ def hash_range(
     key: Callable[[A], Key] | Sequence[Key] | None = None,
     inverted: bool = False,
 ) -> Machine[A]:
-    """The items whose hash, from 0 up to but without 1, is at least `start` and below `stop`.
+    """Keep items whose hash, in [0, 1), falls in [start, stop).
 
-    An item keeps its hash when data are added: with `key` always, otherwise if they are added
-    at the end.
+    An item keeps its hash when data are added: always if there is a `key`, otherwise if they are
+    added at the end.
 
     Args:
-        start: From 0 to 1.
-        stop: From `start` to 1.
-        seed: An int >= 0; another seed gives other hashes.
-        key: The key to hash, a str, bytes or an int, as a function of the item, or as a
-            sequence with the key of each item, such as a column of a table; items with the
-            same key are always together. None for the number of the item.
-        inverted: Whether to give the other items instead.
+        start: Start of the range, from 0 to 1.
+        stop: End of the range, from `start` to 1.
+        seed: An int >= 0; a different seed gives different hashes.
+        key: The key to hash, a str, bytes or an int: a function of the item, or a sequence with
+            one key per item, such as a column of a table. Items with the same key always stay
+            together. None to hash the number of the item.
+        inverted: If True, keep the other items instead.
 
     Raises:
-        ArgumentError: Without a function, where upstream has no random access, or not as many
-            items as there are keys.
-        TypeError: For a key that is no str, bytes or int.
+        ArgumentError: If `key` is not a function, and upstream has no random access, or a different
+            number of items than keys.
+        TypeError: If a key is not a str, bytes or an int.
 
     State:
         A count of items; with a function, none. With a sequence, a digest of the keys; `rebase`
-        follows keys that are appended, with the data.
+        accepts keys appended with the data.
 
     Resume:
         Re-reads nothing.
@@ -151,11 +151,11 @@ def hash_range(
     Random access:
         Kept; with a function, no.
 
-    Rank-free:
+    Rank-invariant:
         Yes; with a function, no.
 
     Memory:
-        8 bytes for each of its items, and the keys; with a function, none.
+        8 bytes per item that is kept, and the keys; with a function, none.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(12)) | lz.hash_range(0, 0.5, seed=0))
@@ -171,9 +171,9 @@ def hash_range(
             ),
         )
     length = table_length(
-        "hash_range", upstream, ", so that items have no number; give `key` as a function"
+        "hash_range", upstream, ", so items have no number; pass `key` as a function"
     )
-    keys: Any = key  # or what the check has made of a sequence
+    keys: Any = key  # or the result of the check of a sequence
     if keys is not None and len(keys.values) != length:
         raise ArgumentError(f"hash_range: {len(keys.values):,} keys for {length:,} items")
     order = Listed(_numbers(mixed, length, low, high, inverted, keys))
@@ -183,7 +183,7 @@ def hash_range(
 def _numbers(
     seed: int, length: int, low: int, high: int, inverted: bool, keys: Keys | None
 ) -> NDArray[np.int64]:
-    """The numbers whose hash, or that of their key, is in the range."""
+    """Return the numbers of the items whose hash is in the range."""
     parts = [np.empty(0, np.int64)]
     for begin in range(0, length, _CHUNK):
         end = min(begin + _CHUNK, length)
@@ -202,9 +202,9 @@ def _fractions(value: Any) -> list[float]:
     try:
         found = [_unit(each) for each in value]
     except (TypeError, Unfit):
-        raise Unfit("numbers from 0 to 1, as a list or a dict of them") from None
+        raise Unfit("numbers from 0 to 1, as a list or a dict") from None
     if not found or math.fsum(found) > 1 + _NEAR:
-        raise Unfit("at least one number, of a sum of at most 1")
+        raise Unfit("at least one number, with a sum of at most 1")
     return found
 
 
@@ -228,21 +228,22 @@ def split(
     seed: int,
     key: Callable[[Any], Key] | Sequence[Key] | None = None,
 ) -> Any:
-    """Stages for disjoint parts of the data, such as train, validation and test.
+    """Return stages for disjoint parts of the data, such as train, validation and test.
 
-    An item stays in its part when data are added: with `key` always, else when they are
-    added at the end. A first part that grows takes items from the next one alone.
+    An item stays in its part when data are added: always if there is a `key`, otherwise if they
+    are added at the end. If the first fraction grows, its part gains items from the next part only.
 
     Args:
-        fractions: The share of each part, from 0 to 1, of a sum of at most 1, in a list or by
-            name; what is left is in no part. Shares are those of many items, not exact ones.
+        fractions: Share of each part, from 0 to 1, with a sum of at most 1, as a list or by name;
+            the remaining items are in no part. Shares are approximate, because items are assigned
+            by hash.
         seed: An int >= 0; the same seed gives the same parts.
-        key: The key that decides, a str, bytes or an int, as a function of the item or as a
-            sequence with the key of each item; items with the same key are in one part. None for
-            the number of the item. A sequence and None keep random access.
+        key: The key that decides, a str, bytes or an int: a function of the item, or a sequence
+            with one key per item. Items with the same key are in one part. None to use the number
+            of the item. A sequence and None keep random access.
 
     Returns:
-        A stage for each, `hash_range`, in a tuple or by name.
+        One `hash_range` stage per part, in a tuple or by name.
 
     >>> import lazyckpt as lz
     >>> train, test = split([0.75, 0.25], seed=1)
@@ -259,15 +260,15 @@ def split(
 def kfold(
     k: int, *, seed: int, key: Callable[[Any], Key] | Sequence[Key] | None = None
 ) -> list[tuple[Keeping[object], Keeping[object]]]:
-    """Stages for training and validation data, k times: each item is once in the latter.
+    """Return `k` pairs of stages for training and validation data; validation parts are disjoint.
 
     Args:
-        k: How many parts, an int >= 2.
+        k: Number of parts, an int >= 2.
         seed: An int >= 0; the same seed gives the same parts.
-        key: As of `split`.
+        key: As for `split`.
 
     Returns:
-        Pairs of stages, `hash_range`.
+        Pairs of `hash_range` stages.
 
     >>> import lazyckpt as lz
     >>> for train, test in kfold(3, seed=4):

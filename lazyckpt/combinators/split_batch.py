@@ -1,4 +1,4 @@
-"""`split_batch`: a batch in parts, one a device."""
+"""`split_batch`: a batch in parts, one per device."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from lazyckpt.pipeline import Listing
 @giving(Listing)
 @combinator(checks={"n": positive}, pointwise=True)
 def split_batch(upstream: Machine[object], n: int) -> Machine[list[Any]]:
-    """Each batch as a list of n parts, one a device, of consecutive items.
+    """Split each batch into `n` parts of consecutive items, one per device.
 
-    A batch is a list of items, an array or tensor of rows, or a mapping or tuple of
-    such, which is split field by field, a mapping into dicts. Where n doesn't divide it, the first
-    parts have one item more; a batch of fewer than n items has empty parts at
-    the end. `batch(drop_last=True)` or `batch(pad=...)` keeps a last batch even.
+    A batch is a list of items, an array or tensor of rows, or a mapping or tuple of such. A
+    mapping or tuple is split field by field; a mapping becomes dicts. If the size isn't divisible
+    by `n`, the first parts have one item more. A batch of fewer than `n` items has empty parts at
+    the end. `batch(drop_last=True)` and `batch(pad=...)` keep a final batch even.
 
     Args:
         n: The number of devices, an int >= 1.
 
     Raises:
-        TypeError: For what is no batch.
-        ValueError: For fields of unequal lengths.
+        TypeError: If an item is not a batch.
+        ValueError: If fields have unequal lengths.
 
     State:
         None.
@@ -39,7 +39,7 @@ def split_batch(upstream: Machine[object], n: int) -> Machine[list[Any]]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

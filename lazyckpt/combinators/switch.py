@@ -1,4 +1,4 @@
-"""One of several pipelines for each item: `case`, `switch`."""
+"""`case`, `switch`: for each item, one of several pipelines."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ A = TypeVar("A")
     functions={"selector": "selector"},
 )
 def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
-    """Item i of the pipeline that item i of `selector` says, until the shortest of all ends.
+    """For each i, yield item i of the pipeline that `selector[i]` names; stop with the shortest.
 
-    The other pipelines go along: where they have random access their items are
-    not computed, elsewhere computed and dropped.
+    The other pipelines advance too. If they have random access, their items are not computed;
+    otherwise items are computed and dropped.
 
     Args:
-        selector: Numbers of the pipelines, ints from 0.
-        pipelines: One or more.
+        selector: A pipeline of pipeline numbers, ints from 0.
+        pipelines: One or more pipelines.
 
     Raises:
-        TypeError: For a selector that is no int.
-        ValueError: For one that is out of range.
+        TypeError: If a selector is not an int.
+        ValueError: If a selector is out of range.
 
     State:
-        That of each pipeline, and whether one has ended.
+        The state of each pipeline, and whether one has ended.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
-        Where all are.
+    Rank-invariant:
+        If all pipelines are.
 
     >>> import lazyckpt as lz
     >>> low, high = lz.count(), lz.count(100)
@@ -62,7 +62,9 @@ def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
                 f"case: a selector must be an int, got {brief(item)} ({type(item).__name__})"
             )
         if not 0 <= item < len(pipelines):
-            raise ValueError(f"case: selector {item} is not within {len(pipelines)} pipelines")
+            raise ValueError(
+                f"case: selector {item} is out of range for {len(pipelines)} pipelines"
+            )
         return int(item)
 
     return _picking(selector, pipelines, chosen)
@@ -73,27 +75,28 @@ def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
     functions={"condition": "selector"},
 )
 def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]) -> Machine[A]:
-    """Item i of `if_true` where item i of `condition` is true, else of `if_false`.
+    """For each i, yield item i of `if_true` if `condition[i]` is true, otherwise of `if_false`.
 
-    It ends with the shortest of the three. The other pipeline goes along: where
-    it has random access its item is not computed, elsewhere computed and dropped.
+    The stream ends with the shortest of the three pipelines. The pipeline that isn't chosen
+    advances too. If it has random access, its item is not computed; otherwise the item is
+    computed and dropped.
 
     Args:
-        condition: What decides, true or false in Python's sense.
-        if_true: The pipeline where it is true.
-        if_false: The pipeline where it isn't.
+        condition: A pipeline of conditions, true or false in Python's sense.
+        if_true: The pipeline for true conditions.
+        if_false: The pipeline for false conditions.
 
     State:
-        That of each pipeline, and whether one has ended.
+        The state of each pipeline, and whether one has ended.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
-        Where all are.
+    Rank-invariant:
+        If all pipelines are.
 
     >>> import lazyckpt as lz
     >>> list(lz.switch(lz.source([True, False, True]), lz.count(), lz.count(100)))
@@ -113,12 +116,12 @@ def _picked(name: str, selector: Any, *pipelines: Any) -> None:
         if not isinstance(pipeline, Pipeline):
             raise ArgumentError(
                 f"{name}: every argument must be a pipeline, got {brief(pipeline)} "
-                f"({type(pipeline).__name__}); source(...) makes one of data"
+                f"({type(pipeline).__name__}); wrap data in source(...)"
             )
 
 
 def _is_there(pipeline: Pipeline[Any]) -> bool:
-    """Whether its items need no computing, so that it does no harm to have each."""
+    """Return whether its items need no computing, so that reading each costs nothing."""
     view = pipeline.machine.view
     return view is not None and view.table.is_there
 
@@ -133,13 +136,13 @@ def _picking(
     chosen: Callable[[Any], int],
     pick: Callable[[Iterable[Any]], list[A]] | None = None,
 ) -> Machine[A]:
-    """The machine of items that are picked.
+    """Build the machine of the chosen items.
 
     Args:
-        selector: What decides.
-        pipelines: What is picked from.
-        chosen: From an item of the selector to the number of a pipeline.
-        pick: The same for many: from items of all of them to those that are picked.
+        selector: The pipeline that decides.
+        pipelines: The pipelines to choose from.
+        chosen: Function from an item of the selector to the number of a pipeline.
+        pick: The same for many: a function from rows of items of all pipelines to the chosen ones.
     """
     is_there = all(map(_is_there, pipelines))
     joined = pipelines if is_there else [_Deferred(_deferring(each.machine)) for each in pipelines]
@@ -183,7 +186,7 @@ def _picked_at_once(
         places, ended = position
         if ended:
             return
-        # All are cut into lists alike, so that the first to differ is the last.
+        # All are cut into lists of equal lengths, so the first that differs is the last.
         found = [
             looked_up(each.skip, each.view, place)
             for each, place in zip(children, places, strict=True)
@@ -192,14 +195,14 @@ def _picked_at_once(
             for some in zip(*found, strict=False):
                 yield (items := pick(zip(*some, strict=False)))
                 passed += len(items)
-        except Exception:  # of a selector: those before it come first
+        except Exception:  # from a selector: the items before it come first
             yield from ([item] for item in picked.flow(skip(position, passed)[0]))
 
     return at_once(skip, position, lists())
 
 
 def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
-    """Functions that make the items when called; without random access they are made before."""
+    """Yield functions that compute the items, or, without random access, return computed ones."""
     jump = upstream.skip
     if jump is None:
         return applied(upstream, lambda item: lambda: item)
@@ -209,7 +212,7 @@ def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
 
     alone: Any = upstream.item
     view = None
-    if upstream.view is not None:  # by which many positions are found at once
+    if upstream.view is not None:  # finds many positions in one call
         view = View(Table(partial(partial, upstream.view.table.get)), upstream.view.ahead)
     return stateless(
         upstream,

@@ -1,4 +1,4 @@
-"""`take`, `skip`: the first items, and the others."""
+"""`take`, `skip`: the first items, and the items after them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ A = TypeVar("A")
 
 @combinator(keeps_items=True, checks={"n": natural})
 def take(upstream: Machine[A], n: int) -> Machine[A]:
-    """The first n items of an epoch; the rest is not read.
+    """Keep the first `n` items of an epoch; the rest is not read.
 
     Args:
-        n: How many, an int >= 0.
+        n: Number of items, an int >= 0.
 
     State:
         A count of items.
@@ -42,7 +42,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
     Random access:
         Kept.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -102,7 +102,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
 def _first_of(
     blocks: Iterable[Iterator[A]], n: int, taken: Callable[[], int]
 ) -> Iterator[Iterator[A]]:
-    """Blocks of n items in all; `taken` says how many were taken before."""
+    """Yield blocks of `n` items in all; `taken()` is the number of items taken so far."""
     for block in blocks:
         first = FirstItems if type(block) in WALKS else islice
         yield first(block, n - taken())
@@ -112,21 +112,21 @@ def _first_of(
 
 @combinator(keeps_items=True, checks={"n": natural})
 def skip(upstream: Machine[A], n: int) -> Machine[A]:
-    """Everything but the first n items of an epoch.
+    """Skip the first `n` items of an epoch.
 
     Args:
-        n: How many, an int >= 0.
+        n: Number of items, an int >= 0.
 
     State:
-        Whether the n items were passed.
+        Whether the `n` items were passed.
 
     Resume:
         Re-reads nothing.
 
     Random access:
-        Kept; the n items are not read.
+        Kept; the `n` items are not read.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -147,7 +147,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
         )
 
     def behind(position: Position) -> Position:
-        """Upstream's place behind the n items."""
+        """Return upstream's position after the n items."""
         before, passed = position
         return before if passed else jump(before, n)[0]
 
@@ -190,7 +190,7 @@ def _is_passed(passed: int) -> None:
 
 
 def _reading_over(upstream: Machine[A], n: int) -> Callable[[Position], Flow[A]]:
-    """The flow of `skip` without random access."""
+    """Return the flow of `skip` without random access."""
 
     def flow(position: Position) -> Flow[A]:
         before, passed = position

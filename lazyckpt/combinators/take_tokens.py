@@ -1,4 +1,4 @@
-"""`take_tokens`: the first items, as far as a number of tokens goes."""
+"""`take_tokens`: the first items of an epoch, up to a number of tokens."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 
 @giving(Keeping)
 @combinator(checks={"tokens": natural, "key": function}, functions={"key": "look"})
 def take_tokens(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -> Machine[A]:
-    """The first items of an epoch that have at most so many tokens together.
+    """Keep the first items of an epoch that have at most `tokens` tokens together.
 
-    The item that would go beyond is read, and ends it. Before `repeat` it is a limit of an
-    epoch, behind it one of all epochs.
+    The first item that would exceed the limit is read and dropped, and the epoch ends. Before
+    `repeat` the limit holds per epoch, after it for all epochs together.
 
     Args:
-        tokens: How many, an int >= 0.
-        key: How many tokens an item has, an int >= 0.
+        tokens: Number of tokens, an int >= 0.
+        key: Function from an item to its number of tokens, an int >= 0.
 
     Raises:
-        TypeError: For a length that is no int >= 0.
+        TypeError: If a number of tokens is not an int >= 0.
 
     State:
-        A count of tokens, and whether it has ended.
+        A count of tokens, and whether the epoch has ended.
 
     Resume:
         Re-reads nothing.
@@ -41,7 +41,7 @@ def take_tokens(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz

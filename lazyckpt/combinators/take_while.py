@@ -1,4 +1,4 @@
-"""`take_while`, `drop_while`: the items before the first that a function refuses, and behind."""
+"""`take_while`, `drop_while`: the items before the first that a predicate rejects, or the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lazyckpt.core.stages import applying, stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 Ts = TypeVarTuple("Ts")
 
 
@@ -26,17 +26,17 @@ Ts = TypeVarTuple("Ts")
     elastic=Elastic(changes={"args": "here"}),
 )
 def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Machine[A]:
-    """The items of an epoch before the first for which `predicate(item)` is false.
+    """Keep the items of an epoch before the first one for which `predicate(item)` is false.
 
-    That one is read, and what comes behind it is not.
+    That first item is read, and nothing after it.
 
     Args:
-        predicate: A function of one item.
-            With `args` it is called as `predicate(*args, item)`, as by `functools.partial`.
-        args: What comes before the item.
+        predicate: Function of one item. With `args`, it is called as `predicate(*args, item)`,
+            as by `functools.partial`.
+        args: Arguments before the item.
 
     State:
-        Whether it has ended.
+        Whether the epoch has ended.
 
     Resume:
         Re-reads nothing.
@@ -44,7 +44,7 @@ def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -74,13 +74,13 @@ def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: 
 @giving(Keeping)
 @combinator(checks={"predicate": function}, functions={"predicate": "look"})
 def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
-    """The items of an epoch from the first on for which `predicate(item)` is false.
+    """Keep the items of an epoch from the first one on for which `predicate(item)` is false.
 
     Args:
-        predicate: A function of one item.
+        predicate: Function of one item.
 
     State:
-        Whether that one was found.
+        Whether the first item was found.
 
     Resume:
         Re-reads nothing.
@@ -88,7 +88,7 @@ def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import lazyckpt as lz
@@ -115,7 +115,7 @@ def _turning(
     rate: Rate,
     rereads: Callable[[Position], Iterable[Reread]] | None = None,
 ) -> Machine[A]:
-    """`first(items, turn)`, and `then(items)` for a flow opened after it has called `turn`."""
+    """Use `first(items, turn)`, and `then(items)` for a flow opened after `turn` was called."""
 
     def flow(position: Position) -> Flow[A]:
         before, turned = position

@@ -16,7 +16,7 @@ from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Listing
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 
 
 def _padded(key: Callable[[A], int], multiple: int, item: A) -> int:
@@ -35,7 +35,7 @@ def _dropped(
 def _longer(max_tokens: int, size_of: Callable[[Any], int], item: Any) -> str | None:
     try:
         size = size_of(item)
-    except Exception:  # which the stage raises
+    except Exception:  # raised by the stage
         return None
     return f"{size} tokens are more than max_tokens={max_tokens}" if size > max_tokens else None
 
@@ -62,25 +62,25 @@ def token_batch(
     max_items: int | None = None,
     drop_longer: bool = False,
 ) -> Machine[list[A]]:
-    """Batches of consecutive items that have at most `max_tokens` tokens when they are padded.
+    """Batch consecutive items so that a padded batch has at most `max_tokens` tokens.
 
-    A batch of n items counts as n times the longest of them. Behind a sort by length, or
-    `bucket_batch` and `unbatch`, little of that is padding.
+    A batch of n items has n times the tokens of its longest item. After a sort by length, or after
+    `bucket_batch` and `unbatch`, few of them are padding.
 
     Args:
-        max_tokens: Tokens a batch, padding included, an int >= 1.
-        key: How many tokens an item has, an int >= 0.
-        pad_to_multiple_of: What lengths are padded to a multiple of, an int >= 1.
-        max_items: Items a batch at most, an int >= 1; None for no limit.
-        drop_longer: Whether to leave out an item that is longer than a batch. With
-            `run(..., on_error="skip")` those are counted and named in `Run.skipped`.
+        max_tokens: Number of tokens per batch, padding included, an int >= 1.
+        key: Function from an item to its number of tokens, an int >= 0.
+        pad_to_multiple_of: Lengths are padded to a multiple of this, an int >= 1.
+        max_items: Largest number of items per batch, an int >= 1; None for no limit.
+        drop_longer: If True, drop an item longer than a batch. `run(..., on_error="skip")` counts
+            and names such items in `Run.skipped`.
 
     Raises:
-        ValueError: For such an item, without `drop_longer`.
-        TypeError: For a length that is no int >= 0.
+        ValueError: If an item is longer than a batch, without `drop_longer`.
+        TypeError: If a number of tokens is not an int >= 0.
 
     State:
-        None; the place is that of the next batch's first item.
+        None; the position is that of the next batch's first item.
 
     Resume:
         Re-reads one item at most.
@@ -88,8 +88,8 @@ def token_batch(
     Random access:
         No.
 
-    Rank-free:
-        No; behind it, `shard` gives each rank every n-th batch.
+    Rank-invariant:
+        No; a `shard` after it gives each rank every n-th batch.
 
     Memory:
         One batch.

@@ -1,4 +1,4 @@
-"""`unfold`, `from_generator`, `once`: items made by a function, and one item."""
+"""`unfold`, `from_generator`, `once`: items computed by a function, and a single item."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 @source_combinator(checks={"step": function, "init": storable})
 def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
-    """The items of a pure generator: `step(state) -> (state, item)`, or None at the end.
+    """Yield the items of a pure generator: `step(state) -> (state, item)`, or None at the end.
 
     Each epoch begins at `init`.
 
     Args:
-        step: The function; it may change its state in place, which is a copy each time.
-        init: The first state: None, bool, int, float, str, and lists, dicts and
-            tuples of them.
+        step: Function of the state. It may change the state in place, because it is called on a
+            copy.
+        init: The first state: None, bool, int, float, str, and lists, dicts and tuples of them.
 
     Raises:
-        InvalidState: For a state of other types, when it is first taken.
+        InvalidState: If a state is of another type; raised when that state is first read.
 
     State:
         The epoch, a count of items, your own state as it is, and whether it has ended.
@@ -41,7 +41,7 @@ def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -91,29 +91,29 @@ def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
 
 @source_combinator(checks={"fn": function})
 def from_generator(fn: Callable[..., Iterable[T]], *args: Any) -> Machine[T]:
-    """The items of `fn(*args)`, which is called anew for each epoch.
+    """Yield the items of `fn(*args)`, which is called again for each epoch.
 
-    It must give the same items in the same order each time. Where items can be made one
-    from another, `unfold` resumes without making those before again.
+    It must yield the same items in the same order each time. If each item can be computed from
+    the one before, `unfold` resumes without computing the earlier items again.
 
     Args:
-        fn: A generator function, or another one that gives an iterable.
-        args: What it is called with.
+        fn: A generator function, or any function that returns an iterable.
+        args: Its arguments.
 
     Raises:
-        TypeError: For what is no iterable.
-        SourceChanged: Where there are fewer items than before.
+        TypeError: If `fn` doesn't return an iterable.
+        SourceChanged: If there are fewer items than before.
 
     State:
         The epoch and a count of items.
 
     Resume:
-        Re-reads all items of the epoch before.
+        Re-reads all earlier items of the epoch.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz
@@ -127,7 +127,7 @@ def from_generator(fn: Callable[..., Iterable[T]], *args: Any) -> Machine[T]:
 
 
 class _Called(Iterable[T]):
-    """What a function gives, called for each iterator."""
+    """An iterable that calls a function for each iterator."""
 
     def __init__(self, fn: Callable[..., Iterable[T]], args: tuple[Any, ...]) -> None:
         self._fn, self._args = fn, args
@@ -136,7 +136,7 @@ class _Called(Iterable[T]):
         found = self._fn(*self._args)
         if not isinstance(found, Iterable):
             raise TypeError(
-                f"from_generator: {self!r} must give an iterable, got {brief(found)} "
+                f"from_generator: {self!r} must return an iterable, got {brief(found)} "
                 f"({type(found).__name__})"
             )
         return iter(found)
@@ -147,10 +147,10 @@ class _Called(Iterable[T]):
 
 @source_combinator(describe=lambda value: {})
 def once(value: T) -> Machine[T]:
-    """One item: `value`.
+    """Yield one item: `value`.
 
     Args:
-        value: The item, whatever it is.
+        value: The item, of any type.
 
     State:
         The epoch and a count of items.
@@ -161,7 +161,7 @@ def once(value: T) -> Machine[T]:
     Random access:
         Yes.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     >>> import lazyckpt as lz

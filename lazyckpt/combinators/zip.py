@@ -1,4 +1,4 @@
-"""Several pipelines side by side: `zip`."""
+"""`zip`: several pipelines side by side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ D = TypeVar("D")
 
 
 class _Zip(Protocol):
-    """The types of a few, each its own, as of the built-in `zip`."""
+    """The types of up to four pipelines, as for the built-in `zip`."""
 
     @overload
     def __call__(self, a: Pipeline[A], /, *, strict: bool = False) -> Pipeline[tuple[A]]: ...
@@ -66,27 +66,27 @@ def _typed(public: Any) -> _Zip:
     validate=lambda pipelines, strict: joined("zip", pipelines),
 )
 def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, ...]]:
-    """Tuples of one item from each pipeline, until the shortest ends.
+    """Yield tuples of one item from each pipeline, until the shortest ends.
 
     Args:
-        pipelines: One or more.
-        strict: Whether it is an error that one ends before another.
+        pipelines: One or more pipelines.
+        strict: If True, raise an error if one pipeline ends before another.
 
     Raises:
-        ArgumentError: None is given; or, with `strict`, their lengths are known and differ.
-        PipelineError: With `strict`, at the end of the shortest.
+        ArgumentError: If called without pipelines, or if `strict` and the known lengths differ.
+        PipelineError: With `strict`, if one pipeline ends before the others.
 
     State:
-        That of each pipeline, and whether one has ended.
+        The state of each pipeline, and whether one has ended.
 
     Resume:
-        Re-reads what each pipeline does.
+        Re-reads what each pipeline re-reads.
 
     Random access:
-        Where all have it.
+        If all pipelines have it.
 
-    Rank-free:
-        Where all are.
+    Rank-invariant:
+        If all pipelines are.
 
     >>> import lazyckpt as lz
     >>> list(lz.zip(lz.source([1, 2, 3]), lz.source("a b".split())))
@@ -95,7 +95,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
     machines: list[Machine[Any]] = [pipeline.machine for pipeline in pipelines]
     lengths = [each.length for each in machines]
     if strict and len(set(lengths) - {None}) > 1:
-        raise ArgumentError(f"zip: strict=True wants pipelines of one length, got {lengths}")
+        raise ArgumentError(f"zip: strict=True requires pipelines of one length, got {lengths}")
 
     def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
         states, ended = position
@@ -150,7 +150,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         if passed == n or strict:
             _even(counts)
             return (tuple(state for state, _ in reached), int(passed < n)), passed
-        first = counts.index(passed)  # those before the first to end are one ahead
+        first = counts.index(passed)  # the pipelines before the first to end are one ahead
         after = [
             reached[first][0] if number == first else jump(state, passed + (number < first))[0]
             for number, (jump, state) in enumerate(builtins.zip(jumps, states, strict=True))

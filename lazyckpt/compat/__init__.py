@@ -1,1 +1,1 @@
-"""Drop-ins for other libraries: one changed import line moves code on them here."""
+"""Drop-in replacements for other libraries: change one import line to use lazyckpt."""

@@ -1,4 +1,4 @@
-"""Batches in page-locked memory, from which they are copied to a device sooner."""
+"""Batches in page-locked memory, for faster copies to a device."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from lazyckpt.executors.device import map_values
 
 
 def has_device() -> bool:
-    """Whether torch is loaded, and finds a device that memory is pinned for."""
+    """Return whether torch is imported, and finds a device for which memory can be pinned."""
     torch: Any = sys.modules.get("torch")
-    if torch is None or torch.backends.mps.is_available():  # which has none to pin
+    if torch is None or torch.backends.mps.is_available():  # MPS has no pinned memory
         return False
     return bool(getattr(torch, "accelerator", torch.cuda).is_available())
 
 
 def pinned(batch: Any, arrays: bool = False) -> Any:
-    """The batch with its tensors pinned, and with `arrays` NumPy's numeric ones too."""
+    """Return the batch with its tensors pinned, and with `arrays` also NumPy's numeric arrays."""
     if hasattr(batch, "pin_memory"):
         is_elsewhere = getattr(getattr(batch, "device", None), "type", "cpu") != "cpu"
         return batch if is_elsewhere else batch.pin_memory()
     if arrays and isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":
-        found = np.require(batch, requirements="W")  # torch warns of what is read-only
+        found = np.require(batch, requirements="W")  # torch warns about read-only arrays
         return sys.modules["torch"].from_numpy(found).pin_memory().numpy()
     return map_values(partial(pinned, arrays=arrays), batch)

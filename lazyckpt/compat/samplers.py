@@ -1,4 +1,4 @@
-"""`sampler`: what samplers of any make give, as a source."""
+"""`sampler`: a source from the indices of any sampler."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import SourceChanged
 
-_OVER = 1 << 32  # in a position, instead of a checksum: nothing is left of its epoch
+_OVER = 1 << 32  # in a position, instead of a checksum: the epoch is over
 
 
 class _Anew(Iterable[Any]):
-    """What an iterator gives, from its beginning each time."""
+    """The items of an iterator, from its beginning each time."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = iter(items)
@@ -32,7 +32,7 @@ class _Anew(Iterable[Any]):
 
 
 class _Epochs:
-    """A sampler of the user's, epoch by epoch."""
+    """A user's sampler, epoch by epoch."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = _Anew(sampler) if isinstance(sampler, Iterator) else sampler
@@ -44,17 +44,20 @@ class _Epochs:
         return length_of(self._sampler)
 
     def items(self, epoch: int, *, is_exact: bool) -> Iterable[Any]:
-        """A list of an epoch's items, or `_Anew` if it has no len, which may be an estimate."""
+        """Return an epoch's items: a list, or `_Anew` if it has no len.
+
+        The len may be an estimate, unless `is_exact` is True.
+        """
         length = self.length
         if length is None:
             return _Anew(self._sampler)
         if not hasattr(self._sampler, "set_epoch"):
-            for _ in range(self._begun, epoch):  # a generator of its own moves on with each
+            for _ in range(self._begun, epoch):  # each pass advances the sampler's own generator
                 deque(self._sampler, 0)
         items = list(self._sampler)
         if is_exact and len(items) != length:
             raise SourceChanged(
-                f"epoch {epoch} of the sampler has {len(items)} items, where its len() was {length}"
+                f"epoch {epoch} of the sampler has {len(items)} items, but its len() was {length}"
             )
         mark = _checksum(items[:8] + items[-8:])
         if self._marks.setdefault(epoch, mark) != mark:
@@ -69,23 +72,23 @@ class _Epochs:
     describe=lambda sampler, window: {"length": sampler.length},
 )
 def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
-    """What a sampler of any make gives, epoch by epoch: indices, or batches of them.
+    """Yield the indices, or batches of indices, of any sampler, epoch by epoch.
 
-    One with a `len` is gone through once for each epoch before, unless it has a `set_epoch`,
-    which is yours to call.
+    A state contains a checksum of the last item. To resume in epoch n, a sampler with a `len` is
+    iterated n times to catch up, unless it has a `set_epoch`; call that yourself.
 
     Args:
-        sampler: An iterable, asked anew in each epoch; it must give the same again to
-            resume. A one-shot iterator gives the same in every epoch.
-        window: How many items what comes behind may take together, over ends of epochs;
-            then an epoch must have exactly `len(sampler)` of them.
+        sampler: An iterable that is iterated again in each epoch. To resume, it must yield the same
+            items again. A one-shot iterator yields the same items in every epoch.
+        window: Most items that a downstream stage reads together across the ends of epochs. If it
+            is set, each epoch must have exactly `len(sampler)` items.
 
     Raises:
-        SourceChanged: It gives something else than what it gave.
+        SourceChanged: If it yields different items than before.
 
     State:
-        The epoch, a count of items, and a checksum of the last item, or that the epoch is over:
-        the sampler may be set to the next one by then.
+        The epoch, a count of items, and a checksum of the last item. If the epoch is over, it says
+        so instead, because the sampler may be set to the next epoch by then.
 
     >>> pipeline = sampler([2, 0, 1])
     >>> list(pipeline), pipeline[1]
@@ -96,12 +99,12 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
     known = lru_cache(kept)(partial(sampler.items, is_exact=window > 0))
 
     def opened(position: Position) -> tuple[Iterator[Any], int | None]:
-        """An epoch's items from a position on, and how many it has in all, if that is known."""
+        """Return an epoch's items after a position, and the epoch's length if it is known."""
         epoch, index, _ = position
         items = known(epoch)
         rest, size = iter(items), len(items) if isinstance(items, list) else None
         if place(epoch, *_taken(rest, index), size) != position:
-            raise _changed(f"the state stands {index} items into epoch {epoch}")
+            raise _changed(f"the state is {index} items into epoch {epoch}")
         return rest, size
 
     def place(epoch: int, index: int, last: Any, size: int | None) -> Position:
@@ -123,7 +126,7 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
                     index += 1
                     yield last
             except Exception:
-                known.cache_clear()  # an iterator that has raised looks like one that has ended
+                known.cache_clear()  # an iterator that has raised looks exhausted
                 raise
 
         return Flow(items(), lambda: place(epoch, index, last, size) if index > first else position)
@@ -147,14 +150,14 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
 
 
 def _taken(items: Iterator[Any], n: int) -> tuple[int, Any]:
-    """How many there are of the next n items, and the last of them."""
+    """Consume up to n items; return their number and the last of them."""
     return next(iter(deque(enumerate(islice(items, n), 1), 1)), (0, None))
 
 
 def _changed(where: str) -> SourceChanged:
     return SourceChanged(
-        f"the sampler does not give again what it gave: {where}, and there is another index; "
-        "does it lack a seed? A state may go on in another process, or with another loader"
+        f"the sampler doesn't yield the same indices again: {where}, with a different index; "
+        "does it lack a seed? A state may be resumed in a different process or loader"
     )
 
 

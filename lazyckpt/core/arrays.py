@@ -1,4 +1,4 @@
-"""Arrays as sources hand them out: not to be written to, or the user's own."""
+"""Arrays as sources yield them: read-only views, or new arrays that belong to the user."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """A view of an array that refuses to be written to, as its rows do."""
+    """Return a view of an array that, like its rows, can't be written to."""
     view = values.view()
     view.flags.writeable = False
     return view
 
 
 def picked(values: NDArray[Any], indices: Indices) -> NDArray[Any]:
-    """Rows of an array as a new array."""
+    """Return rows of an array as a new array."""
     if isinstance(indices, range):
         return values[indices.start : indices.stop : indices.step].copy()
     found: NDArray[Any] = values.take(indices, axis=0)

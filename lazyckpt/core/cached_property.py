@@ -1,4 +1,4 @@
-"""`cached_property` without a lock, which a forked process could find taken."""
+"""`cached_property` without a lock, which a forked process might find locked."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class cached_property(Generic[T]):  # noqa: N801  # as the one of functools, and property
-    """A property that is computed when it is first read.
+class cached_property(Generic[T]):  # noqa: N801  # like functools and property
+    """A property that is computed on first access.
 
-    That of functools has a lock until Python 3.12, one for all instances. Two threads
-    that read it for the first time may both compute it; they get the same value.
+    Until Python 3.12, the one in functools has a lock for all instances. Here, two threads that
+    read the property for the first time may both compute it; both get the same value.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

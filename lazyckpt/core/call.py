@@ -1,4 +1,4 @@
-"""The stored call: a combinator's name with its bound arguments, and chains of them."""
+"""Stored calls: a combinator's name with its bound arguments, and chains of calls."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from lazyckpt.errors import ArgumentError, PipelineError
 class Call(Frozen):
     """One combinator with its arguments: frozen, compared by value, picklable.
 
-    Where it was written (`site`) is remembered for error messages alone. One of
-    a composite `covers` the stages before it that the composite is made of.
+    The line that wrote it (`site`) is kept for error messages only. The call of a composite
+    `covers` the stages before it, of which the composite consists.
     """
 
     __slots__ = ("_arguments", "combinator", "covers", "depth", "site")
@@ -36,7 +36,7 @@ class Call(Frozen):
     combinator: Combinator
     site: str
     covers: int
-    depth: int  # of pipelines among the arguments, and among those of their stages
+    depth: int  # how deep pipelines are nested in the arguments
 
     def __init__(
         self, combinator: Combinator, arguments: dict[str, Any], site: str, covers: int = 0
@@ -49,8 +49,8 @@ class Call(Frozen):
         depth = max([each.depth + 1 for each in chains], default=0)
         if depth > sys.getrecursionlimit() // _FRAMES_WITHIN:
             raise ArgumentError(
-                f"{combinator.name}: pipelines within pipelines, {depth:,} deep, are too many for "
-                f"Python's recursion limit; give one {combinator.name} all that it joins, or raise "
+                f"{combinator.name}: pipelines nested {depth:,} deep are too many for "
+                f"Python's recursion limit; join all pipelines in one {combinator.name}, or raise "
                 "the limit with sys.setrecursionlimit"
             )
         object.__setattr__(self, "depth", depth)
@@ -61,22 +61,22 @@ class Call(Frozen):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """A copy of the bound arguments by name."""
+        """Return a copy of the bound arguments by name."""
         return dict(self._arguments)
 
     def replaced(self, **arguments: Any) -> Call:
-        """The same call with other arguments."""
+        """Return the same call with other arguments."""
         return Call(self.combinator, {**self.arguments, **arguments}, self.site, self.covers)
 
     @property
     def chains(self) -> list[Chain]:
-        """The pipelines among the arguments, one after another."""
+        """The pipelines among the arguments, in order."""
         values = self._arguments.values()
         each = chain.from_iterable(v if isinstance(v, tuple) else (v,) for v in values)
         return [value for value in each if isinstance(value, Chain)]
 
     def with_chains(self, made: Callable[[Any], Chain]) -> Call:
-        """The same call, each of its pipelines replaced by what is made of it."""
+        """Return the same call with each of its pipelines replaced by the result of a function."""
         arguments = {
             name: tuple(map(made, value)) if isinstance(value, tuple) else made(value)
             for name, value in self._arguments.items()
@@ -86,17 +86,16 @@ class Call(Frozen):
 
     @property
     def functions(self) -> Mapping[str, Role]:
-        """The functions among the arguments that are given, by name, with their roles."""
+        """The functions among the arguments, by name, with their roles."""
         found = self.combinator.functions
         roles = found(**self._arguments) if callable(found) else found
         return {name: role for name, role in roles.items() if self._arguments[name] is not None}
 
     @property
     def unnamed(self) -> Iterator[tuple[str, Any]]:
-        """Functions in place of arguments that decide the order, which no state records.
+        """Yield functions in place of arguments that decide the order, which no state records.
 
-        They are those of this stage and of the pipelines that it joins, each with what
-        errors call it.
+        They belong to this stage and the pipelines that it joins. Each has its name for errors.
         """
         for name in self.combinator.elastic.changes:
             value = self._arguments.get(name)
@@ -107,37 +106,37 @@ class Call(Frozen):
             yield from call.unnamed
 
     def check_recorded(self, behind: Call) -> None:
-        """Refuse a function that a state should record, if a stage behind may read items again."""
+        """Refuse a function that a state should record, if a later stage may re-read items."""
         for what, function in self.unnamed:
             raise ArgumentError(
                 f"{what} is a function, which a state doesn't "
-                f"record, and {behind!r} re-reads items on a resume: with a changed function "
-                f"they would be different ones. {naming(function)}"
+                f"record, and {behind!r} re-reads items on a resume: a changed function "
+                f"would make them different. {naming(function)}"
             )
 
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
-        """The machine of this call on top of `upstream`."""
+        """Build the machine of this call on top of `upstream`."""
         args, kwargs = self._spread()
         first = () if upstream is None else (upstream,)
         built = self.combinator.build(*first, *args, **kwargs)
         if not isinstance(built, Machine):
             raise PipelineError(
-                f"{self.name}: its function has to return a machine, as stateless, stateful, "
-                f"sourced and joining make them, and returned {brief(built)}"
+                f"{self.name}: its function must return a machine, from stateless, stateful, "
+                f"sourced or joining, got {brief(built)}"
             )
         if built.upstream is not upstream:
             raise PipelineError(
-                f"{self.name}: its machine must be made on top of the one that it is given; "
-                "@composite makes one stage of several"
+                f"{self.name}: its machine must be built on its upstream machine; "
+                "use @composite to make one stage of several"
             )
         return self._measured(built)
 
     def _measured(self, machine: Machine[Any], *, gives_items: bool = True) -> Machine[Any]:
-        """The machine, with timers around its lanes where it is measured."""
+        """Return the machine, with timers around its modes if it is measured."""
         return machine
 
     def _spread(self) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments by place and by name. Workers build a machine for each chunk."""
+        """The positional and the keyword arguments. Cached: workers build a machine per chunk."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for name, parameter in self.combinator.signature.parameters.items():
@@ -153,7 +152,7 @@ class Call(Frozen):
         return args, kwargs
 
     def entries(self, machine: Machine[Any]) -> list[Entry]:
-        """The forms of what a state has of this stage: see `Chain.forms`."""
+        """The forms of this stage's entry in a state: see `Chain.forms`."""
         is_sized = self.combinator.sized and machine.length is not None
         size = {"length": machine.length} if is_sized else {}
         return [
@@ -173,14 +172,14 @@ class Call(Frozen):
         return [dumps({name: pair[n] for name, pair in found.items()}) for n in range(2)]
 
     def told(self) -> list[Any]:
-        """What tells a stage from others, without its machine."""
+        """The facts that tell a stage from others, without its machine."""
         arguments, _ = self._recorded(self._decisive())
         return [self.name, arguments, [each.digest for each in self.chains]]
 
     def _decisive(self) -> dict[str, Any]:
-        """The arguments that decide the order, without those at their defaults and pipelines.
+        """The arguments that decide the order, without defaults and pipelines.
 
-        So an argument that a later version adds leaves states good.
+        An argument added by a later version has its default, so old states stay valid.
         """
         combinator, parameters = self.combinator, self.combinator.signature.parameters
         if combinator.describe is not None:
@@ -196,7 +195,7 @@ class Call(Frozen):
 
     @property
     def given(self) -> Iterator[tuple[str, Any]]:
-        """The arguments that aren't at their defaults, without secrets: by name, or "" by place."""
+        """The arguments that differ from their defaults, without secrets: by name, or ""."""
         for name, parameter in self.combinator.signature.parameters.items():
             value = self._arguments[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -223,10 +222,10 @@ class Call(Frozen):
     def __hash__(self) -> int:
         try:
             return hash((self.name, hashable(self._arguments)))
-        except ArgumentError:  # of a pipeline among them
+        except ArgumentError:  # from a pipeline among them
             raise
         except TypeError as error:
-            text = f"{self!r} hashes only where its arguments do: {error}"
+            text = f"{self!r} is hashable only if its arguments are: {error}"
             raise ArgumentError(text) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -242,9 +241,9 @@ def _restore(
 
 
 def naming(function: Any) -> str:
-    """What to do about a function that no state records."""
+    """Return advice about a function that no state records."""
     named = f'lz.schedule({show(function)}, name="v1")'
-    return f"Give lz.schedule({{0: ..., 1000: ...}}), or {named}"
+    return f"Use lz.schedule({{0: ..., 1000: ...}}), or {named}"
 
 
 def _open(name: str, value: Any) -> Any:
@@ -252,34 +251,34 @@ def _open(name: str, value: Any) -> Any:
 
 
 def is_pipelines(value: Any) -> bool:
-    """Whether an argument is a pipeline, or several."""
+    """Return whether an argument is a pipeline, or several."""
     several = value if isinstance(value, tuple) and value else (value,)
     return all(isinstance(each, Chain) for each in several)
 
 
-_FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
-_FRAMES_WITHIN = 15  # for each pipeline within another: up to ten, and some for the caller
+_FRAMES = 3  # of Python's recursion limit per stage: two, and some for the caller
+_FRAMES_WITHIN = 15  # per nested pipeline: up to ten, and some for the caller
 
 
 class Chain(Frozen, Shown, Pictured):
-    """Calls in a row. Equal by value whatever way they were composed."""
+    """A sequence of calls. Equal by value, however it was composed."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         most = sys.getrecursionlimit() // _FRAMES
         if len(calls) > most:
             raise ArgumentError(
-                f"{len(calls):,} stages in a row are too many: {most:,} fit within Python's "
-                "recursion limit; make one of several, such as one map of composed functions, "
+                f"{len(calls):,} stages in a row are too many: Python's recursion limit allows "
+                f"{most:,}; make one of several, such as one map of composed functions, "
                 "or raise the limit with sys.setrecursionlimit"
             )
         self.__dict__["calls"] = calls
 
     calls: tuple[Call, ...]
-    reached: Any = None  # a reference to the state where the last step led, which needs no check
+    reached: Any = None  # a reference to the state after the last step, which needs no check
 
     @cached_property
     def machine(self) -> Machine[Any]:
-        """The composed transition functions; built once, reading no data."""
+        """The composed machine; built once, reading no data."""
         built: Machine[Any] | None = None
         for call in self.calls:
             built = call.build(built)
@@ -288,20 +287,20 @@ class Chain(Frozen, Shown, Pictured):
 
     @cached_property
     def close_steps(self) -> Callable[..., None]:
-        """It closes what steps have kept open for the next ones."""
+        """Return a function that closes everything that steps keep open for the next ones."""
         return closing(self.machine)
 
     @cached_property
     def depth(self) -> int:
-        """How many pipelines are within each other here."""
+        """How deep pipelines are nested here."""
         return max([call.depth for call in self.calls])
 
     @cached_property
     def partings(self) -> list[tuple[Call, Rank | None]]:
-        """The stages behind which ranks' positions differ, each with the rank of this chain there.
+        """The stages after which ranks' positions differ, each with the rank of this chain there.
 
-        What divides a rank's items once more, behind the last of them, keeps its parts at one
-        position: it adds none.
+        A stage that divides a rank's items again, after the last of these, keeps its parts at one
+        position, so it is not listed.
         """
         stages = [*zip(self.calls, self.machines, strict=True)]
         inner = [each.partings[0][0] for each in self.calls[0].chains if each.partings]
@@ -313,7 +312,7 @@ class Chain(Frozen, Shown, Pictured):
 
     @property
     def own_rank(self) -> Rank | None:
-        """The rank whose its positions are; None where those of all ranks are equal."""
+        """The rank that positions belong to; None if they are equal on all ranks."""
         return self.partings[-1][1] if self.partings else None
 
     def _legend(self) -> Legend:
@@ -326,7 +325,7 @@ class Chain(Frozen, Shown, Pictured):
 
     @property
     def written(self) -> list[Call]:
-        """The calls that were written: of a composite that one alone."""
+        """The calls as written: a composite counts as one."""
         found: list[Call] = []
         for call in self.calls:
             found[len(found) - self._covered(found, call.covers) :] = [call]
@@ -334,7 +333,7 @@ class Chain(Frozen, Shown, Pictured):
 
     @staticmethod
     def _covered(before: list[Call], covers: int) -> int:
-        """How many of the calls that were written so many stages are."""
+        """Return how many of the written calls the first stages correspond to."""
         count = 0
         while covers > 0 and count < len(before):
             count += 1
@@ -343,25 +342,24 @@ class Chain(Frozen, Shown, Pictured):
 
     @cached_property
     def entries(self) -> Entries:
-        """What a state of this chain is checked against, of bounded length.
+        """The entries that a state of this chain is checked against, of bounded length.
 
-        Arguments are digests where they are long, and shorter ones too where there is
-        no room for all. What `rebase` reads of a stage is never a digest, nor what
-        positions depend on.
+        Long arguments are digests, and shorter ones too if there is no room for all. Arguments that
+        `rebase` reads, and those that positions depend on, are never digests.
         """
         whole, short = self.forms
         return whole if has_room(whole) else short
 
     @cached_property
     def forms(self) -> tuple[Entries, Entries]:
-        """The entries with all arguments that are not long, and with digests for most."""
+        """The entries with all arguments that aren't long, and with digests for most."""
         pairs = zip(self.calls, self.machines, strict=True)
         whole, short = zip(*[call.entries(machine) for call, machine in pairs], strict=True)
         return whole, short
 
     @property
     def digest(self) -> str:
-        """What stands for it where it is an argument of others."""
+        """A digest that represents the chain as an argument of other stages."""
         if self.calls[0].combinator.is_source:
             return digest(dumps(self.forms[0]))
         return digest(dumps([call.told() for call in self.calls]))
@@ -387,22 +385,22 @@ class Chain(Frozen, Shown, Pictured):
     def __bool__(self) -> bool:
         return True
 
-    if not TYPE_CHECKING:  # to a type checker there are no other attributes
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
 
         def __getattr__(self, name: str) -> Any:
             if name in registry:
                 raise AttributeError(f"stages are composed with |: pipeline | {name}(...)")
             found = inspect.getattr_static(type(self), name, None)
-            if isinstance(found, (property, cached_property)):  # an error within it, which is told
+            if isinstance(found, (property, cached_property)):  # an error inside it: raise that
                 return found.__get__(self, type(self))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def runnable(stage: str, value: Any) -> Any:
-    """The value, if it is a chain with a source; an `ArgumentError` if not."""
+    """Return the value, if it is a chain with a source; otherwise raise an `ArgumentError`."""
     if isinstance(value, Chain) and value.calls[0].combinator.is_source:
         return value
     remedy = "; write source(data) | ..." if isinstance(value, Chain) else ""
     if hasattr(type(value), "__getitem__") and not isinstance(value, (Chain, str)):
-        remedy = "; source(...) makes one of data"
+        remedy = "; wrap data in source(...)"
     raise ArgumentError(f"{stage}: pipeline must be a Pipeline, got {brief(value)}{remedy}")

@@ -1,6 +1,6 @@
-"""Argument checks: each takes a value, returns it normalised, or says what was expected.
+"""Argument checks: each returns the normalised value, or raises `Unfit` with its expectation.
 
-And what can be told of users' functions and data: signatures, lengths, whose error one is.
+Also properties of users' functions and data: signatures, lengths, the origin of an error.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if sys.version_info >= (3, 14):
 Check = Callable[[Any], Any]
 Array: TypeAlias = np.ndarray[Any, Any]
 
-_EXACT = 1 << 53  # up to which a float holds each int
+_EXACT = 1 << 53  # up to here a float represents every int
 _NUMBERS = (int, float, np.bool_, np.integer, np.floating)
 
 
 class Shown:
-    """Pipelines and stages, whose repr reads like the code that built them."""
+    """Base class of values whose repr is the code that built them."""
 
 
 class Unfit(Exception):
-    """Raised by a check; carries what it expected."""
+    """Raised by a check; carries the expectation."""
 
 
 def checked(stage: str, name: str, value: Any, check: Check) -> Any:
-    """The value as `check` returns it, or an `ArgumentError` naming stage, argument and value."""
+    """Return the value as checked, or raise an `ArgumentError` with stage, name and value."""
     try:
         return check(value)
     except Unfit as unfit:
@@ -49,26 +49,26 @@ def checked(stage: str, name: str, value: Any, check: Check) -> Any:
 
 
 def brief(value: Any, name: str = "") -> str:
-    """A repr of at most 60 characters, of what may have a name, with no secret in it."""
+    """Return a repr of at most 60 characters, without secrets; `name` may mark the value as one."""
     if is_secret(name, value):
         return repr(MASK)
     try:
         text = masked(repr(value))
-    except Exception:  # of a huge int, or a user's own
+    except Exception:  # a huge int, or a user's own repr
         return f"<{type(value).__name__}>"
-    if "\n" in text:  # of a table, or an array
+    if "\n" in text:  # a table, or an array
         text = " ".join(text.split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def cut(text: str, *, in_data: bool = False) -> str:
-    """What a state or an item says, as it may be shown: no control codes, no secrets."""
+    """Clean a string out of a state or an item for display: no control codes, no secrets."""
     line = masked(text[:1000], in_data=in_data)
     return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def plural(count: int, what: str) -> str:
-    """So many of something, in words."""
+    """Return a count with its noun, in the singular or plural."""
     ending = "es" if what.endswith("s") else "s"
     return f"{count:,} {what}{ending * (count != 1)}"
 
@@ -78,7 +78,7 @@ def _unfit(expected: str) -> NoReturn:
 
 
 def at_least(least: int, most: int | None = None) -> Check:
-    """An int, NumPy's included and bool excluded, from `least` to `most`."""
+    """Check an int from `least` to `most`; NumPy's ints are included, bools excluded."""
 
     def check(value: Any) -> int:
         if not is_integer(value) or value < least:
@@ -109,14 +109,14 @@ positive = at_least(1, sys.maxsize)
 
 
 def integer(value: Any) -> int:
-    """An int of any sign, NumPy's included and bool excluded."""
+    """Check an int of any sign; NumPy's ints are included, bools excluded."""
     if not is_integer(value):
         _unfit("an int")
     return operator.index(value)
 
 
 def finite(what: str, fits: Callable[[Any], bool]) -> Check:
-    """A finite number that fits, as a float; `what` says which do."""
+    """Check a finite number that fits, and return a float; `what` describes the ones that fit."""
 
     def check(value: Any) -> float:
         is_number = isinstance(value, Real) and not isinstance(value, bool)
@@ -128,19 +128,19 @@ def finite(what: str, fits: Callable[[Any], bool]) -> Check:
 
 
 def short(value: Any) -> str:
-    """A text of 1 to 40 characters."""
+    """Check a string of 1 to 40 characters."""
     if not isinstance(value, str) or not 1 <= len(value) <= 40:
         _unfit("a str of 1 to 40 characters")
     return value
 
 
 def weighing(value: Any) -> tuple[Any, ...]:
-    """Weights as a tuple, of ints where they are whole."""
+    """Return weights as a tuple, with ints for whole numbers."""
     return tuple(map(whole, weights_as_given(value)))
 
 
 def as_column(value: Any) -> Any:
-    """A list, tuple, range or array as it is; a series, tensor or column of others as an array."""
+    """Return a list, tuple, range or array as it is; convert a series, tensor or other column."""
     if isinstance(value, (list, tuple, range, np.ndarray)):
         return value
     if hasattr(value, "__array__"):
@@ -150,15 +150,14 @@ def as_column(value: Any) -> Any:
 
 
 def unrounded(stage: str, found: Array, parts: Iterable[Any]) -> Array:
-    """An array, or a `ValueError` if it has floats in place of ints that these may not hold.
+    """Return an array, or raise a `ValueError` if it has rounded ints to floats.
 
-    NumPy makes floats of ints beside floats, and of ints of which some are above `2**63` and
-    some are not.
+    NumPy converts ints to floats if they are mixed with floats, or if only some are above `2**63`.
 
     Args:
-        stage: What the error names.
+        stage: Name for errors.
         found: The array.
-        parts: What it was made of.
+        parts: The values that it was made from.
     """
     if found.dtype.kind not in "fc":
         return found
@@ -169,8 +168,8 @@ def unrounded(stage: str, found: Array, parts: Iterable[Any]) -> Array:
         for value in np.array(part, object).ravel().tolist():
             if isinstance(value, (int, np.integer)) and abs(int(value)) >= _EXACT:
                 raise ValueError(
-                    f"{stage}: {value} can't be in one array with the others: they would be "
-                    f"{found.dtype}, and it rounded; give all one type"
+                    f"{stage}: {value} can't be in one array with the others, which would be "
+                    f"{found.dtype}, so it would be rounded; use one type for all"
                 )
     return found
 
@@ -180,7 +179,7 @@ def _is_of_floats(value: Any) -> bool:
 
 
 def weights_as_given(value: Any) -> Any:
-    """A sequence or one-dimensional array of finite numbers >= 0, not all of them 0."""
+    """Check a sequence or one-dimensional array of finite numbers >= 0, not all of them 0."""
     value = as_column(value)
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf":
         bad = np.flatnonzero(~((value >= 0) & (value < math.inf))).tolist()
@@ -194,14 +193,14 @@ def weights_as_given(value: Any) -> Any:
     if not len(value):
         _unfit("a sequence of at least one number")
     if bad:
-        _unfit(f"finite numbers >= 0, and weight {bad[0]} is {brief(value[bad[0]])}")
+        _unfit(f"finite numbers >= 0, but weight {bad[0]} is {brief(value[bad[0]])}")
     if not any(value):
-        _unfit("above 0 in at least one place")
+        _unfit("numbers, at least one of them above 0")
     return value
 
 
 def whole(weight: Any) -> Any:
-    """A weight, as an int where it is one, so that 3 and 3.0 are the same argument."""
+    """Return a whole weight as an int, so that 3 and 3.0 are the same argument."""
     number = weight.item() if isinstance(weight, np.generic) else weight
     return int(number) if number == number // 1 < 1 << 53 else number
 
@@ -214,7 +213,7 @@ def _is_weight(value: Any) -> bool:
 
 
 def index_sequence(value: Any) -> Any:
-    """A range, list, tuple or one-dimensional array of ints, or a column of others as an array."""
+    """Check a range, list, tuple or one-dimensional array of ints; convert other columns."""
     value = as_column(value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "O" and value.ndim == 1:
         value = value.tolist()
@@ -225,7 +224,7 @@ def index_sequence(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         for number, index in enumerate(value):
             if not is_integer(index):
-                _unfit(f"ints, and index {number} is {brief(index)}")
+                _unfit(f"ints, but index {number} is {brief(index)}")
     elif not (isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"):
         _unfit("a range, list, tuple or one-dimensional array of ints")
     return value
@@ -238,7 +237,7 @@ def boolean(value: Any) -> bool:
 
 
 def one_of(*texts: str) -> Check:
-    """One of these texts."""
+    """Return a check for one of several strings."""
 
     def check(value: Any) -> str:
         if not isinstance(value, str) or value not in texts:
@@ -251,14 +250,14 @@ def one_of(*texts: str) -> Check:
 
 def function(value: Any) -> Any:
     if isinstance(value, Shown):
-        _unfit("a function; stages are composed by |")
+        _unfit("a function; use | to compose stages")
     if not callable(value):
         _unfit("callable")
     return value
 
 
 def optional(check: Check) -> Check:
-    """None, or what `check` takes."""
+    """Return a check for None, or for the values that `check` accepts."""
 
     def either(value: Any) -> Any:
         if value is None:
@@ -272,24 +271,24 @@ def optional(check: Check) -> Check:
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function; from Python 3.14 on no annotation of it is evaluated."""
+    """Return the signature of a function; from Python 3.14 on without evaluating annotations."""
     if sys.version_info >= (3, 14):
         return inspect.signature(function, annotation_format=Format.STRING)
     return inspect.signature(function)
 
 
 def is_starred(parameter: inspect.Parameter) -> bool:
-    """Whether it takes any number of arguments by place, as `*args` does."""
+    """Return whether a function takes any number of positional arguments, as with `*args`."""
     return parameter.kind is parameter.VAR_POSITIONAL
 
 
-_SAYS_SO = re.compile("(?<!'NoneType') has no len")  # None is a mistake, and nobody's data
+_SAYS_SO = re.compile("(?<!'NoneType') has no len")  # None is a mistake, not data
 
 
 def length_of(data: Any) -> int | None:
-    """How many items data has; None where it says that it has no length, or what it wraps does.
+    """Return the length of data; None if they, or the data they wrap, declare that they have none.
 
-    Any other error of its `__len__` comes through.
+    Any other error of `__len__` is passed on.
     """
     if not hasattr(type(data), "__len__"):
         return None
@@ -304,9 +303,9 @@ def length_of(data: Any) -> int | None:
 
 
 def is_raised_here(error: BaseException) -> bool:
-    """Whether the function that has caught an error raised it, and none in Python that it called.
+    """Return whether the function that caught an error raised it, not Python code it called.
 
-    What C code raises counts as raised by who called that.
+    Errors raised by C code count as raised by its caller.
     """
-    trace = error.__traceback__  # no name in the frame it is about, which would be a cycle
+    trace = error.__traceback__  # not stored in its own frame, to avoid a cycle
     return trace is not None and trace.tb_next is None

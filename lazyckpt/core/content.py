@@ -1,8 +1,8 @@
-"""Values as JSON: arguments by their contents, one way, and positions, both ways.
+"""Values as JSON: arguments by their contents, in one direction, and positions, in both.
 
-Numbers and texts are themselves, and a tuple is a list. Every other value is an object with
-one key, its kind: `{"list": [1, 2]}`, `{"float": "nan"}`, `{"int64[3]": "1f0c..."}`.
-An `Entry` is a stage as a state has it; here is also the room that a state has for them.
+Numbers and strings represent themselves, and a tuple is a list. Any other value is an object
+with one key, its kind: `{"list": [1, 2]}`, `{"float": "nan"}`, `{"int64[3]": "1f0c..."}`.
+An `Entry` is a stage as recorded in a state; the size budget of entries is defined here too.
 """
 
 from __future__ import annotations
@@ -33,53 +33,53 @@ from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
 from lazyckpt.errors import InvalidState
 
 _EXACT = 1 << 53  # ints below survive every JSON reader
-_DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error takes long
+_DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error is slow
 _NUMBERS: set[type] = {type(None), bool, int, float}
-# Modules, and classes, whose `repr` says all.
+# Modules, and their classes with a complete `repr`.
 _BY_REPR = {
     *("datetime", "decimal", "fractions", "uuid", "zoneinfo", "torch.dtype", "torch.device"),
     *("pandas.Timestamp", "pandas.Timedelta", "pandas.Interval"),
 }
 
-# JSON in its one form here, which tells 1, 1.0 and true apart.
+# JSON in its one form here; 1, 1.0 and true differ.
 dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
 
 def digest(data: str | bytes) -> str:
-    """Sixteen hexadecimal digits that stand for a text or bytes."""
+    """Return sixteen hexadecimal digits that identify a string or bytes."""
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     return blake2b(data, digest_size=8).hexdigest()
 
 
 def content(value: Any, name: str | None = "", *, is_strict: bool = True) -> Any:
-    """An argument as JSON that is the same for equal values, in any process, and for no others.
+    """Return an argument as JSON that is the same for equal values only, in any process.
 
-    Credentials stay out: texts by the names that they are given as, and parts of texts.
+    Credentials are left out: strings by their argument names, and parts of strings.
 
     Args:
         value: The argument.
-        name: Its name, or None if it has none: any text may be a password then, so a digest
-            stands for it.
-        is_strict: If True, raise `Unfit` for a value without contents to compare; if False,
-            the name of its type stands for it.
+        name: Its name, or None if it has none: then any string may be a password, so a digest
+            represents it.
+        is_strict: If True, raise `Unfit` for a value without comparable contents; if False, the
+            name of its type represents it.
     """
     return (_STRICT if is_strict else _LENIENT).of(value, name)
 
 
 def check_content(value: Any) -> None:
-    """Raise `Unfit` if a value has no contents to compare. It reads no array and no pipeline."""
+    """Raise `Unfit` if a value has no comparable contents. Reads no arrays and no pipelines."""
     try:
         _UNREAD.of(value, "")
     except RecursionError:
-        raise Unfit("of bounded depth, without itself within") from None
+        raise Unfit("of bounded depth, not containing itself") from None
 
 
 def alike_functions(one: Any, other: Any) -> bool:
-    """Whether two functions do the same, as far as can be told: one code with like values."""
+    """Return whether two functions do the same, as far as can be seen: same code, equal values."""
     try:
         return _alike(one, other)
-    except Exception:  # of what has itself, of variables without a value, out of an `==`
+    except Exception:  # recursive values, unset variables, an error in `==`
         return False
 
 
@@ -112,21 +112,21 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _held(value: Any) -> dict[str, Any]:
-    """What an object holds, by names: its variables and what is in its slots."""
+    """Return the attributes of an object: its variables and slots."""
     found: dict[str, Any] = {**getattr(value, "__dict__", {})}
     for kind in type(value).__mro__:
         slots: Any = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name in ("__dict__", "__weakref__"):
                 continue
-            if name.startswith("__") and not name.endswith("__"):  # as Python calls it then
+            if name.startswith("__") and not name.endswith("__"):  # the mangled name
                 name = f"_{kind.__name__.lstrip('_')}{name}"
             found[name] = getattr(value, name, None)
     return found
 
 
 def _parts(function: Any) -> list[Any]:
-    """What decides what a function does, but for what it reads by global names."""
+    """Return the parts that decide a function's behaviour, except global names that it reads."""
     if isinstance(function, partial):
         return [function.func, function.args, function.keywords]
     if isinstance(function, MethodType):
@@ -139,7 +139,7 @@ def _parts(function: Any) -> list[Any]:
 class _Contents:
     """Turns values into JSON.
 
-    - `is_strict`: whether a value without contents to compare is `Unfit`
+    - `is_strict`: whether a value without comparable contents raises `Unfit`
     - `is_read`: whether arrays and pipelines are read; they have contents in any case
     """
 
@@ -147,7 +147,7 @@ class _Contents:
         self._is_strict, self._is_read = is_strict, is_read
 
     def of(self, value: Any, name: str | None) -> Any:
-        """The contents of a value that is given as `name`."""
+        """Return the contents of a value passed as `name`."""
         if type(value) in _NUMBERS:
             return _number(value)
         if is_secret(name, value, in_data=True):
@@ -170,7 +170,7 @@ class _Contents:
             return found if is_plain else {kind.__qualname__: found}
         if isinstance(value, dict):
             pairs = [[self.of(k, name), self.of(v, _key(k, name))] for k, v in value.items()]
-            if not isinstance(value, OrderedDict):  # of which equal ones may differ in order
+            if not isinstance(value, OrderedDict):  # equal dicts may differ in order
                 pairs.sort(key=dumps)
             return {kind.__qualname__: pairs}
         if isinstance(value, (set, frozenset)):
@@ -197,7 +197,7 @@ class _Contents:
 
     def _array(self, value: Any) -> str:
         kind = value.dtype
-        if kind.hasobject or kind.names or kind.char in "gG":  # whose bytes have gaps, or addresses
+        if kind.hasobject or kind.names or kind.char in "gG":  # its bytes have gaps, or addresses
             return digest(dumps([self.of(each, "") for each in value.ravel()]))
         return digest(value.tobytes()) if self._is_read else ""
 
@@ -212,7 +212,7 @@ class _Contents:
         if isinstance(value, SimpleNamespace):
             return {tag: self.of(vars(value), name)}
         if isinstance(value, (deque, UserList, array, memoryview)):
-            most = getattr(value, "maxlen", None)  # of a deque
+            most = getattr(value, "maxlen", None)  # for a deque
             return {tag: self.of(([*value], most), name)}
         if "torch.Tensor" in kinds(value) and _is_dense(value):
             found = digest(_tensor_bytes(value)) if self._is_read else ""
@@ -233,19 +233,19 @@ class _Contents:
             return {tag: [self.of(getattr(value, each), each) for each in fields]}
         if isinstance(value, Shown) and not self._is_read:  # a pipeline, or stages
             return {tag: ""}
-        own = getattr(value, "digest", None)  # of what tells itself apart
+        own = getattr(value, "digest", None)  # an object with its own identity
         if isinstance(own, str):
             return {tag: own}
-        if isinstance(value, (int, float)):  # of a class of one's own
+        if isinstance(value, (int, float)):  # of a user's class
             return {tag: _number(value.real)}
         if is_function(value):
             return {"function": None}
         if self._is_strict:
             raise Unfit(
-                "comparable by contents, as numbers, texts, bytes, lists, tuples, dicts, sets, "
-                f"dataclasses, enums, paths and arrays are; {brief(value)} isn't: give {tag} a "
-                "digest, a str that tells one from another, or list the argument in "
-                "unrecorded=(...) if it changes no order"
+                "comparable by contents, like numbers, strings, bytes, lists, tuples, dicts, sets, "
+                f"dataclasses, enums, paths and arrays; {brief(value)} isn't: give {tag} a "
+                "digest, a str that identifies an object, or list the argument in "
+                "unrecorded=(...) if it doesn't change the order"
             )
         return {tag: None}
 
@@ -260,7 +260,7 @@ def _is_dense(tensor: Any) -> bool:
 
 
 def _tensor_bytes(value: Any) -> bytes:
-    """A tensor's bytes, also of types that NumPy lacks."""
+    """Return a tensor's bytes, also for types that NumPy lacks."""
     flat = value.detach().cpu().resolve_conj().resolve_neg().reshape(-1).contiguous()
     found: bytes = flat.view(sys.modules["torch"].uint8).numpy().tobytes()
     return found
@@ -271,14 +271,14 @@ def _key(key: Any, name: str | None) -> str | None:
 
 
 def _number(value: Any) -> Any:
-    """A number, None or a bool; JSON readers take ints from 2**53 on for floats."""
+    """Encode a number, None or a bool; JSON readers turn ints from 2**53 on into floats."""
     if type(value) is int:
         return value if -_EXACT < value < _EXACT else {"int": hex(value)}
     return encode(value)
 
 
 def encode(value: Any) -> Any:
-    """A position, or a user's own state, as JSON; `decode` makes it again."""
+    """Encode a position, or a user's own state, as JSON; `decode` restores it."""
     kind = type(value)
     if kind is int:
         return value if -_EXACT < value < _EXACT else {"int": _hex(value)}
@@ -296,7 +296,7 @@ def encode(value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """A position as JSON text: what `encode` makes of it, written."""
+    """Return a position as a JSON string, in the form of `encode`."""
     kind = type(value)
     if kind is int and -_EXACT < value < _EXACT:
         return str(value)
@@ -307,7 +307,7 @@ def written(value: Any) -> str:
 
 
 def decode(value: Any) -> Any:
-    """What `encode` was given."""
+    """Restore a value from the result of `encode`."""
     kind = type(value)
     if kind is list:
         return tuple([decode(v) for v in value])
@@ -330,27 +330,27 @@ def decode(value: Any) -> Any:
 
 
 def _hex(value: int) -> str:
-    if value.bit_length() > 4 * _DIGITS - 16:  # a sign and 0x stand before them
+    if value.bit_length() > 4 * _DIGITS - 16:  # minus the sign and 0x
         raise InvalidState(f"an int of {value.bit_length():,} bits is too long for a state")
     return hex(value)
 
 
 # The budget of a state, in characters of its JSON. Arguments are digests where it is exceeded.
-ROOM = 1024  # for all of a state of ten stages
-INNER = 40  # for each stage of a pipeline that is joined, beside those
-_ROOM_FOR_STAGES = 640  # without their places
-ROOM_WITH_TEXTS = 704  # for these, and for texts of what was left out
+ROOM = 1024  # for a whole state of ten stages
+INNER = 40  # for each stage of a joined pipeline, in addition
+_ROOM_FOR_STAGES = 640  # for stages, without positions
+ROOM_WITH_TEXTS = 704  # for these, and for descriptions of skipped items
 _LONG = 120  # for an argument
-_SHORT = 19  # for an argument where there is no room for all: as much as a digest takes
+_SHORT = 19  # for an argument if there is no room for all: the length of a digest
 
 
 class Entry(NamedTuple):
-    """A stage as a state has it.
+    """A stage as recorded in a state.
 
-    - `name`: its combinator's
-    - `arguments`: those that decide the order, as JSON
-    - `owns`: whether it has a place of its own
-    - `pipelines`: the entries of those that it joins
+    - `name`: name of the combinator
+    - `arguments`: the arguments that decide the order, as JSON
+    - `owns`: whether the stage has its own position
+    - `pipelines`: the entries of the pipelines that it joins
     """
 
     name: str
@@ -365,7 +365,7 @@ class Entry(NamedTuple):
         return found
 
     def with_arguments(self, arguments: Mapping[str, Any]) -> Entry:
-        """The same stage with other arguments."""
+        """Return the same entry with other arguments."""
         return self._replace(arguments=dumps(arguments))
 
 
@@ -373,11 +373,11 @@ Entries: TypeAlias = tuple[Entry, ...]
 
 
 def size(entries: Entries, free: int = 0) -> int:
-    """Characters that stages take of the room that there is for them, without their places.
+    """Return the characters that stages take from the budget of a state, without their positions.
 
     Args:
         entries: The stages.
-        free: Characters of each that don't count.
+        free: Number of characters per stage that don't count.
     """
     return sum(
         max(0, len(each.name) + len(each.arguments) + 6 - free)
@@ -387,29 +387,29 @@ def size(entries: Entries, free: int = 0) -> int:
 
 
 def has_room(entries: Entries) -> bool:
-    """Whether a state has room for stages as they are."""
+    """Return whether a state has room for stages as they are."""
     return size(entries) <= _ROOM_FOR_STAGES
 
 
 def room_for_texts(entries: Entries) -> int:
-    """Characters that there is room for, beside the stages, of what was left out."""
+    """Return the characters left in the budget for descriptions of skipped items."""
     return ROOM_WITH_TEXTS - size(entries)
 
 
 def forms(value: Any) -> tuple[Any, Any]:
-    """An argument as JSON, or its digest: where there is room for all, and where there is none."""
+    """Return an argument as JSON, or its digest: if there is room for all, and if there is none."""
     text = dumps(value)
     mark = f"#{digest(text)}" if len(text) > _SHORT else ""
     return (mark if len(text) > _LONG else value), mark or value
 
 
 def alike(old: Entries, new: Entries) -> bool:
-    """Whether two descriptions are of one pipeline, whichever has more in detail."""
+    """Return whether two descriptions are of the same pipeline, whichever has more detail."""
     return len(old) == len(new) and all(map(alike_stages, old, new))
 
 
 def alike_stages(old: Entry, new: Entry) -> bool:
-    """Whether two entries are of one stage."""
+    """Return whether two entries are of the same stage."""
     return old == new or (
         (old.name, old.owns, len(old.pipelines)) == (new.name, new.owns, len(new.pipelines))
         and not changed(old, new)
@@ -418,7 +418,7 @@ def alike_stages(old: Entry, new: Entry) -> bool:
 
 
 def changed(old: Entry, new: Entry) -> list[str]:
-    """The names of the arguments that differ, or that one of them lacks."""
+    """Return the names of the arguments that differ, or that one of them lacks."""
     before, after = old.known, new.known
     return [
         name

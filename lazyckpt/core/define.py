@@ -1,4 +1,4 @@
-"""How a function from arguments to a machine becomes a combinator."""
+"""Turning a function from arguments to a machine into a combinator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RIGID = Elastic()
 
 
 class Options(TypedDict, total=False):
-    """The keywords that `combinator` and `source_combinator` have in common."""
+    """The keywords that `combinator` and `source_combinator` share."""
 
     checks: Mapping[str, Check]
     validate: Callable[..., None]
@@ -61,10 +61,10 @@ def define(
     roles = {} if functions is None or callable(functions) else functions
     for name in (*unrecorded, *roles):
         if name not in signature.parameters:
-            raise ArgumentError(f"{build.__name__}: it has no argument {name!r}")
+            raise ArgumentError(f"{build.__name__}: there is no argument {name!r}")
     for name, role in roles.items():
         if role not in get_args(Role):
-            raise ArgumentError(f"{build.__name__}: {role!r} is no role of {name}")
+            raise ArgumentError(f"{build.__name__}: {role!r} is not a role of {name}")
 
     public.__name__ = public.__qualname__ = build.__name__
     public.__module__ = build.__module__
@@ -91,7 +91,7 @@ def define(
         trace=trace,
         dropped=dropped,
     )
-    public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
+    public.combinator = combinator  # type: ignore[attr-defined]  # unpickled calls find it here
     if registered:
         _register(combinator)
     return public
@@ -101,14 +101,14 @@ def _register(combinator: Combinator) -> None:
     known = registry.get(combinator.name)
     if known is not None and known.build.__module__ != combinator.build.__module__:
         raise ArgumentError(
-            f"a combinator named {combinator.name} is there already, from "
-            f"{known.build.__module__}; states and pickles tell them by name: take another one"
+            f"a combinator named {combinator.name} already exists, from "
+            f"{known.build.__module__}; states and pickles use the name, so choose a different one"
         )
     registry[combinator.name] = combinator
 
 
 def _returned(build: Callable[..., Any], is_source: bool) -> Any:
-    """What users get, in place of the machine that is built: `Stage[A, B]` or `Pipeline[T]`."""
+    """Return the users' annotation, `Stage[A, B]` or `Pipeline[T]`, in place of the machine's."""
     found = signature_of(build)
     given = _item(found.return_annotation)
     if is_source:

@@ -1,12 +1,11 @@
 """Flows: items from a position on, with the position reached; tables, for random access.
 
-Items come one by one, or in blocks. An item that comes out of a source, and out of each stage
-behind it, by way of a generator costs some 40 ns more than one out of a list. So a flow may
-give `blocks` of items that are there already, such as a list's iterator, and whoever reads
-the flow hands these on as they are. The position follows from what is left of the block at
-hand.
+Items come one by one, or in blocks. An item that passes through a generator, in a source and
+in each stage after it, costs some 40 ns more than an item of a list. So a flow may provide
+`blocks` of existing items, such as a list's iterator, and a reader of the flow passes these
+on unchanged. The position follows from the rest of the current block.
 
-What that saves, in ns of CPU time per item of `run` (CPython 3.11, 1,000,000 items):
+CPU time per item of `run` in ns (CPython 3.11, 1,000,000 items):
 
 | pipeline | with blocks | without |
 |---|---|---|
@@ -48,26 +47,26 @@ _NO_ITEMS: Iterator[Any] = iterate(())
 
 
 class Flow(Generic[T]):
-    """Items from a position on, and a thunk for the position reached.
+    """Items from a position on, and a function that returns the position reached.
 
-    `snapshot()` is right after every item and at the end, not after an error:
-    then the flow is dropped. Before the first `next` it is the position that
-    the flow was opened at. Iterate a flow once. A pending function `fn` rides
-    along, so that `map` costs no layer of its own. `taken()` is given where it
-    comes free: how many items were taken from `pull`, after an error too.
+    `snapshot()` is valid after every item and at the end, but not after an error: then the flow
+    is dropped. Before the first `next` it returns the position at which the flow was opened.
+    Iterate a flow once. A pending function `fn` is applied by the reader, so that `map` needs no
+    layer of its own. `taken()`, if it costs nothing, returns how many items were taken from
+    `pull`, also after an error.
 
-    `place()` is both, where that takes less time. `before()` is the position just before the
-    item that was taken last, behind all that was dropped before it: from there the next item
-    is that one, and nothing else is made. It is given where nobody has to note it at each;
-    `noting()` is the same flow with a `before` that is noted so, in place of one that has
-    not begun: where items are dropped only that flow can tell.
+    `place()` returns both, if that takes less time. `before()` returns the position just before
+    the item taken last, after all items dropped before it: from there the next item is that one,
+    and nothing else is computed. It exists if the position need not be noted at each item.
+    `noting()` returns the same flow with a `before` that is noted in this way, to replace a flow
+    that has not begun: if items are dropped, only that flow knows.
 
-    `pick(n, index)` takes the next n items, of which only the one at `index` is wanted: it gives
-    how many there are, and a list of that one, if it is one of them. It is given where that
-    takes less than to make them all.
+    `pick(n, index)` takes the next n items, of which only the one at `index` is needed. It returns
+    how many exist, and a list with that item, if it is one of them. It exists if that takes less
+    than computing all.
 
-    `blocks` gives the same items as `pull`: one or the other is read. It comes with `taken`,
-    which is right whatever interrupts it. `chunks` is there where workers make the items.
+    `blocks` yields the same items as `pull`: read one or the other. It comes with a `taken` that
+    is correct whatever interrupts it. `chunks` exists if workers compute the items.
     """
 
     __slots__ = (
@@ -107,7 +106,7 @@ class Flow(Generic[T]):
         self.before = before
         self.noting = noting
         self.pick = pick
-        self.block: Iterator[Any] = _NO_ITEMS  # at hand, out of `blocks`
+        self.block: Iterator[Any] = _NO_ITEMS  # the current one of `blocks`
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
@@ -131,12 +130,12 @@ class Flow(Generic[T]):
         )
 
     def placed(self, snapshot: Callable[[], Position]) -> Flow[T]:
-        """The same items at other positions."""
+        """Return the same items at other positions."""
         return Flow(self.pull, snapshot, self.fn, self.taken, blocks=self.blocks)
 
     @property
     def has_blocks(self) -> bool:
-        """Whether its items come in blocks."""
+        """Whether the items come in blocks."""
         return self.blocks is not None and self.fn is None
 
     def __iter__(self) -> Iterator[T]:
@@ -146,25 +145,24 @@ class Flow(Generic[T]):
 
 
 class Chunks(Protocol[T]):
-    """Items that are there already, many at a time: no error comes between those of a chunk."""
+    """Existing items, many at a time: no error occurs between the items of a chunk."""
 
     def next_chunk(self) -> Iterator[T] | None:
-        """What is left of the chunk at hand, or the next one; None at the end."""
+        """Return the rest of the current chunk, or the next one; None at the end."""
 
     def end_chunk(self) -> None:
-        """End the iterator of the chunk at hand; what is left of it comes with another."""
+        """End the iterator of the current chunk; the next one has the rest of its items."""
 
     def close(self) -> None:
-        """Have no more made."""
+        """Stop the computation of items."""
 
 
 class Table(NamedTuple, Generic[T]):
-    """What random access reads from: one item, or many at once.
+    """The data that random access reads from: one item, or many in one call.
 
-    `rows` and `stacked` are None where many at once are no cheaper than one by one.
-    `is_ours` says that to get an item runs none of a user's code: `rows` may read some before
-    they are asked for, and without `rows` they are in memory. `spaced` gives the items of a
-    rising range, where that is cheaper too.
+    `rows` and `stacked` are None if many items in one call are no cheaper than one by one.
+    `is_ours` means that reading an item runs no user code: `rows` may read some ahead, and without
+    `rows` they are in memory. `spaced` returns the items of a rising range, if that is cheaper.
     """
 
     get: Callable[[int], T]
@@ -175,7 +173,7 @@ class Table(NamedTuple, Generic[T]):
 
     @property
     def is_there(self) -> bool:
-        """Whether its items need no making: to have one that nobody wants costs nothing."""
+        """Whether items need no computing, so that reading an unneeded one costs nothing."""
         return self.is_ours and self.rows is None
 
 
@@ -183,13 +181,12 @@ BlockStarts: TypeAlias = "Callable[[], NDArray[np.int64]]"
 
 
 class View(NamedTuple, Generic[T]):
-    """The vectorized lane: items as a table, and the order in which to read it.
+    """The vectorized mode: items as a table, and the order in which to read it.
 
-    `ahead(position, offsets)` gives the table's indices of the items that come
-    `offsets` items after the position; the offsets must not run past the end.
-    `block_starts()` tells which items of an epoch are the first ones of the blocks that
-    the data are stored in, in rising order; some may be none of its items. It is
-    None where that is not known.
+    `ahead(position, offsets)` returns the table's indices of the items that come `offsets` items
+    after the position; the offsets must not go past the end. `block_starts()` returns the items of
+    an epoch at which the blocks begin in which the data are stored, in rising order; some may not
+    be among its items. It is None if unknown.
     """
 
     table: Table[T]
@@ -197,13 +194,13 @@ class View(NamedTuple, Generic[T]):
     block_starts: BlockStarts | None = None
 
     def moved(self, start: int, stride: int = 1) -> BlockStarts | None:
-        """`block_starts` of every `stride`-th item, from number `start` on."""
+        """Return `block_starts` for every `stride`-th item, from number `start` on."""
         starts = self.block_starts
         return starts and (lambda: -((start - starts()) // stride))
 
 
 def close_stream(flow: Flow[Any]) -> None:
-    """Close what the items come from, unless it is about to give one, and end its block."""
+    """Close the stream, unless it is about to yield an item, and end its block."""
     if flow.chunks is not None:
         flow.chunks.close()
     for stream in (flow.blocks, flow.pull):
@@ -213,7 +210,7 @@ def close_stream(flow: Flow[Any]) -> None:
 
 
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
-    """The items, and a thunk that tells how many were taken, at no Python cost an item."""
+    """Return the items, and a function that counts those taken, at no Python cost per item."""
     if isinstance(items, Flow) and items.taken is not None and items.fn is None:
         return items.pull, items.taken
     count = make_ticks()
@@ -223,10 +220,10 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
 def picking(
     flow: Flow[U],
 ) -> tuple[Iterator[U], Callable[[], int], Pick[U]]:
-    """As of `counted`, and the flow's `pick`, or one that calls what is pending once at most."""
+    """Do as `counted`; also return the flow's `pick`, or one that calls `fn` once at most."""
     items, taken = counted(flow)
     pick = flow.pick or partial(_picked, flow.pull if flow.fn else items, flow.fn)
-    if items is flow.pull or not (flow.pick or flow.fn):  # it counts those too
+    if items is flow.pull or not (flow.pick or flow.fn):  # it counts these items too
         return items, taken, pick
     picked = 0
 
@@ -254,7 +251,7 @@ def _passed(items: Iterator[Any], n: int) -> int:
 
 
 def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:
-    """The flow, and its `before`, which is noted at each item where the flow has none."""
+    """Return the flow and its `before`; the position is noted at each item if there is none."""
     if flow.before is None and flow.noting is not None:
         flow = flow.noting()
     if flow.before is not None:
@@ -273,7 +270,7 @@ def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:
     return Flow(items(), flow.snapshot, before=before), before
 
 
-class FirstItems(islice):  # type: ignore[type-arg]  # it takes none when it runs
+class FirstItems(islice):  # type: ignore[type-arg]  # the type takes no parameters at runtime
     """The first `n` items of an iterator whose type is one of `WALKS`."""
 
 
@@ -296,16 +293,16 @@ def in_blocks(
     place: Callable[[], tuple[Position, int]] | None = None,
     before: Callable[[], Position] | None = None,
 ) -> Flow[U]:
-    """A flow of blocks of items, of which iterators over a sequence cost no more than that.
+    """Build a flow of blocks of items; iterators over a sequence cost no more than the sequence.
 
-    `taken` says how many items were taken, whatever interrupts.
+    `taken()` returns how many items were taken, whatever interrupts.
     """
     pull = chain.from_iterable(blocks)
     return Flow(pull, snapshot, None, taken, None, blocks, place, before)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int], Pick[U]]:
-    """The items of a flow as blocks, how many were taken, and its `pick`."""
+    """Return the items of a flow as blocks, a function that counts those taken, and its `pick`."""
     if flow.blocks is not None and flow.taken is not None and not (flow.fn or flow.pick):
         return flow.blocks, flow.taken, partial(_picked, flow.pull, None)
     items, taken, pick = picking(flow)
@@ -313,13 +310,13 @@ def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int], 
 
 
 def put_back(flow: Flow[U], block: Iterator[U]) -> None:
-    """Have `pull` go on with a block, as somebody's code is in it."""
+    """Make `pull` continue with a block, because user code is in it."""
     assert flow.blocks is not None
     flow.pull, flow.blocks = chain.from_iterable(chain([block], flow.blocks)), None
 
 
 def next_walk(flow: Flow[U]) -> Iterator[U] | None:
-    """The next block of a flow, also as its `block`; None at the end, or if it is put back."""
+    """Return the flow's next block, also as its `block`; None at the end, or if it is put back."""
     assert flow.blocks is not None
     block = next(flow.blocks, None)
     if block is not None and type(block) not in WALKS:
@@ -331,13 +328,13 @@ def next_walk(flow: Flow[U]) -> Iterator[U] | None:
 
 
 def pass_over(flow: Flow[Any], count: int) -> None:
-    """Read items of a flow again, without what comes of them."""
+    """Re-read items of a flow, and drop them."""
     found = 0 if flow.pick is None else flow.pick(count, -1)[0]
     while found < count and flow.has_blocks and (block := next_walk(flow)) is not None:
         found += sum(1 for _ in islice(block, count - found))
     found += sum(1 for _ in islice(flow.pull, count - found))
     if found < count:
         raise SourceChanged(
-            f"reading {count} items again gave {found}: "
-            "a source or function does not give the same twice"
+            f"reading {count} items again yielded {found}: "
+            "a source or function doesn't yield the same items twice"
         )

@@ -1,4 +1,4 @@
-"""Data frames and series by place, of pandas, polars and pyarrow, none of which is imported."""
+"""Data frames and series of pandas, polars and pyarrow by position; none of them is imported."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """Values by place: one, or many at once as an array of numbers, or else as a list."""
+    """Values by position: one, or many in one call, as an array of numbers or as a list."""
 
     get: Callable[[int], Any]
     take: Callable[[Indices], NDArray[Any] | list[Any]]
 
 
 def is_reader(data: Any) -> bool:
-    """Whether data know what and where they are: a `Rows` of `lazyckpt.io`."""
+    """Return whether data describe their own files: `Rows` of `lazyckpt.io`."""
     return hasattr(type(data), "source_identity")
 
 
 def is_frame(data: Any) -> bool:
-    """Whether it is a data frame or a series."""
+    """Return whether data are a data frame or a series."""
     return _reader(data) is not None
 
 
 def frame_columns(data: Any) -> dict[Any, Column] | Column:
-    """The columns of a data frame by name, or the only one, of a series."""
+    """Return the columns of a data frame by name, or the only one of a series."""
     reader = _reader(data)
     assert reader is not None
     found = reader(data)
@@ -43,12 +43,12 @@ def frame_columns(data: Any) -> dict[Any, Column] | Column:
     if not names:
         raise ArgumentError("source: a data frame needs at least one column, got none")
     if len({*names}) < len(names):
-        raise ArgumentError(f"source: the columns of a data frame need names of their own: {names}")
+        raise ArgumentError(f"source: the columns of a data frame need distinct names: {names}")
     return dict(found)
 
 
 def frame_values(data: Any) -> list[tuple[Any, NDArray[Any] | list[Any]]]:
-    """All values of a data frame or a series, by the name of each column; pandas' index first."""
+    """Return all values of a data frame or a series by column name; the index of pandas first."""
     reader = _reader(data)
     assert reader is not None
     found = reader(data)
@@ -59,7 +59,7 @@ def frame_values(data: Any) -> list[tuple[Any, NDArray[Any] | list[Any]]]:
 
 
 def kinds(data: Any) -> list[str]:
-    """Its classes, as `package.Name`."""
+    """Return the classes of an object, as `package.Name`."""
     classes = type(data).__mro__
     return [f"{each.__module__.partition('.')[0]}.{each.__name__}" for each in classes]
 
@@ -78,7 +78,7 @@ def _pandas_column(series: Any) -> Column:
 
     def take(indices: Indices) -> list[Any]:
         some = values.take(as_array(indices))
-        if series.dtype.type is str:  # which is read sooner so, and gives the same
+        if series.dtype.type is str:  # faster to read, with the same result
             found: list[Any] = some.tolist()
             return found
         return [some[place] for place in range(len(some))]
@@ -92,13 +92,13 @@ def _chunked_column(
     as_numpy: Callable[[Any], NDArray[Any]],
     has_missing: bool,
 ) -> Column:
-    """A column of polars or pyarrow.
+    """Build a column of polars or pyarrow.
 
     Args:
-        part: The values at some places, as a column.
-        as_list: What Python has for them.
-        as_numpy: What NumPy has for them.
-        has_missing: Whether some of all values are missing, which no array of ints can be.
+        part: Function that selects values by position, as a column.
+        as_list: Function that converts them to Python values.
+        as_numpy: Function that converts them to NumPy.
+        has_missing: Whether some values are missing, which an array of ints can't represent.
     """
     is_list = has_missing or not _is_number(lambda: as_numpy(part(range(0))))
 
@@ -116,7 +116,7 @@ def _chunked_column(
 def _is_number(empty: Callable[[], NDArray[Any]]) -> bool:
     try:
         return empty().dtype.kind in "biuf"
-    except Exception:  # of types that NumPy lacks
+    except Exception:  # types that NumPy lacks
         return False
 
 

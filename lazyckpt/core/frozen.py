@@ -1,4 +1,4 @@
-"""`Frozen`: values, whose attributes nothing sets once they are made."""
+"""`Frozen`: values whose attributes can't be set once they are built."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 
 class Frozen:
-    """A value. It is filled by way of `object.__setattr__`, or of its `__dict__`."""
+    """An immutable value. Its constructor uses `object.__setattr__`, or its `__dict__`."""
 
     __slots__ = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be set")
+        raise AttributeError(f"a {type(self).__name__} is immutable: {name} cannot be set")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be deleted")
+        raise AttributeError(f"a {type(self).__name__} is immutable: {name} cannot be deleted")

@@ -1,10 +1,10 @@
-"""Iterators over what is there already: they start anywhere, and know how much is left.
+"""Iterators over existing sequences: they start at any index, and know how much is left.
 
-CPython's iterators of lists, tuples, ranges and bytes do both in C, through
-`__setstate__`, `__length_hint__` and `__reduce__`, so that a position costs nothing
-per item. No document promises what those answer, and at the end the answers differ
-between versions. They are used here alone. `Walk` does the same in plain Python, on
-an interpreter whose own iterators don't pass `are_exact`.
+CPython's iterators of lists, tuples, ranges and bytes do both in C, through `__setstate__`,
+`__length_hint__` and `__reduce__`, so that a position costs nothing per item. No document
+promises their answers, and at the end the answers differ between versions. They are used only
+in this module. `Walk` does the same in plain Python, on an interpreter whose own iterators
+fail `are_exact`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Walk(Iterator[T]):
 
 
 def are_exact(make: Callable[[Sequence[int]], Any] = iter) -> bool:
-    """Whether iterators can be placed and count what is left, up to their end and after it."""
+    """Return whether iterators can be positioned and count their rest, up to and after the end."""
     for items in ([4, 5, 6], (4, 5, 6), range(4, 7), b"\4\5\6", range(0, 3 << 64, 1 << 64)):
         for start in range(5):
             try:
@@ -80,7 +80,7 @@ def iterate(items: Sequence[T], start: int = 0) -> Iterator[T]:
     """Iterate over a list, tuple, range or bytes, from an index on.
 
     Args:
-        items: What to iterate over. A list may change meanwhile, as with `iter`.
+        items: The sequence. A list may change meanwhile, as with `iter`.
         start: The index of the first item; there are none from the length on.
     """
     found: Any = _MAKE(items)
@@ -90,19 +90,19 @@ def iterate(items: Sequence[T], start: int = 0) -> Iterator[T]:
 
 
 def make_ticks(count: int = ENDLESS) -> Iterator[Any]:
-    """True values, `count` of them, to be taken in step with other items and so count them."""
+    """Return an iterator of `count` true values, to take in step with items and so count them."""
     return repeat(True, count) if _MAKE is iter else Walk(range(1, count + 1))
 
 
 def end(iterator: Iterator[Any]) -> None:
-    """Have what `iterate` returned end, without going through the rest."""
-    iterator.__setstate__(ENDLESS)  # type: ignore[attr-defined]  # a range counts from where it is
+    """End an iterator from `iterate`, without going through the rest."""
+    iterator.__setstate__(ENDLESS)  # type: ignore[attr-defined]  # a range counts from its position
 
 
 def index_reached(iterator: Iterator[Any]) -> int | None:
-    """The index of the next item of what `iterate` returned for a list; None after the end.
+    """Return the index of the next item of an iterator from `iterate` over a list; None at the end.
 
-    Right also while the list is shorter than that.
+    It is right also while the list is shorter than that.
     """
     found: tuple[Any, ...] = iterator.__reduce__()  # type: ignore[assignment]
-    return found[2] if len(found) > 2 else None  # from 3.12 on None, where 3.11 leaves it out
+    return found[2] if len(found) > 2 else None  # None from 3.12 on; 3.11 omits it

@@ -1,4 +1,4 @@
-"""Machines: what stages are when they run. Nothing here knows users."""
+"""Machines: the runtime form of stages. Nothing here depends on the user interface."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from lazyckpt.errors import InvalidState
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
-MOST = 1 << 60  # items of an epoch that are counted where there is no end
-EPOCH_BITS = 32  # of its number: an epoch of what repeats upstream for ever has room for as many
+MOST = 1 << 60  # items per epoch that can be counted if there is no end
+EPOCH_BITS = 32  # of an epoch's number: an endless repetition has room for as many
 
-# How often what is repeated may be empty by chance, as behind a filter of random numbers.
+# How often a repeated stream may be empty by chance, as after a filter of random numbers.
 _FEWEST = 10  # epochs
 _ENOUGH = 10_000  # items of a source
-_UNKNOWN = 100  # epochs of a source of which only reading tells the length
+_UNKNOWN = 100  # epochs of a source of unknown length
 
 
 class End(Exception):
-    """Raised by `step` where the stream has ended: `position` is the end, and stays it.
+    """Raised by `step` at the end of the stream, with the final `position`.
 
-    Machines alone raise it. `lazyckpt.step` raises `Exhausted`, so that a user's
-    function which steps a pipeline of its own ends nothing but that.
+    Only machines raise it. `lazyckpt.step` raises `Exhausted`, so a user's function that steps a
+    pipeline of its own doesn't end the outer stream.
     """
 
     def __init__(self, position: Position) -> None:
@@ -37,14 +37,13 @@ class End(Exception):
 
 
 class Rate(NamedTuple):
-    """How many items a stage takes from upstream, at most: for each it gives, and more an epoch.
+    """How many items a stage takes from upstream, at most: per output, and in addition per epoch.
 
-    `epochs` of upstream may pass within one of its own. A stage with
-    `whole_epoch` takes its items from anywhere in upstream's epoch, so that it
-    depends on how long that is.
+    `epochs` of upstream may pass within one of its own. A stage with `whole_epoch` takes its items
+    from anywhere in upstream's epoch, so that it depends on the epoch's length.
 
-    What joins pipelines takes so many items from `every` one of them for each
-    that it gives, or from one.
+    A stage that joins pipelines takes that many items per output from `every` one of them, or
+    from only one.
     """
 
     each: float = 1
@@ -55,18 +54,18 @@ class Rate(NamedTuple):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it takes as many items for each it gives, whatever they are."""
+        """Whether the number of items taken per output doesn't depend on the items."""
         return self.each < math.inf and self.epochs == 1 and not self.whole_epoch
 
 
-UNKNOWN = Rate(math.inf)  # only reading tells
+UNKNOWN = Rate(math.inf)  # unknown without reading
 
 
 class Share(NamedTuple):
-    """Which items of the global stream, that of all ranks, a stage gives to its rank.
+    """The items of the global stream that a stage yields on its rank.
 
-    Its n-th is number `first + n * every` there. Of `ranks` ranks this is number `rank`.
-    With `is_even` all of them are given as many.
+    The n-th item has number `first + n * every` in the global stream. It belongs to rank `rank` of
+    `ranks`. With `is_even`, all ranks get the same number of items.
     """
 
     first: int = 0
@@ -76,11 +75,11 @@ class Share(NamedTuple):
     is_even: bool = True
 
     def dealt(self, num_shards: int, index: int, *, is_even: bool) -> Share:
-        """Every `num_shards`-th of its items, from number `index` on."""
+        """Return the share of every `num_shards`-th of its items, from number `index` on."""
         return self._part(index, num_shards, num_shards, index, is_even)
 
     def cut(self, start: int, num_shards: int, index: int, *, is_even: bool) -> Share:
-        """Its items from number `start` on, where each of so many ranks has a part."""
+        """Return the share of its items from number `start` on, with contiguous parts per rank."""
         return self._part(start, 1, num_shards, index, is_even)
 
     def _part(self, first: int, every: int, num_shards: int, index: int, is_even: bool) -> Share:
@@ -93,20 +92,20 @@ class Share(NamedTuple):
         )
 
     def passed(self, rate: Rate) -> Share:
-        """That of a stage behind it. One that keeps no count of items gives by turns."""
+        """Return the share of a stage after it; if that changes the count, ranks take turns."""
         if rate == Rate():
             return self
         return self._replace(first=self.rank, every=self.ranks)
 
 
-ALL = Share()  # of a source, which gives the same to every rank
+ALL = Share()  # a source yields the same items on every rank
 
 
 class Reread(NamedTuple):
-    """That a resume begins upstream at a position, and takes so many items from there again.
+    """A resume that starts upstream at a position, and re-reads a number of items from there.
 
-    It takes them one after another, or each `alone`, by random access. `ended`
-    says that the stage has noted upstream's end there, and will ask for no more.
+    It reads them one after another, or each `alone`, by random access. `ended` means that the
+    stage has recorded upstream's end there, and will ask for no more.
     """
 
     position: Position
@@ -116,36 +115,36 @@ class Reread(NamedTuple):
 
 
 class Machine(NamedTuple, Generic[T]):
-    """A stage with everything before it, as transition functions, and what it says of itself.
+    """A stage with everything before it, as transition functions and their properties.
 
-    `step` is the meaning; each lane must agree with it.
+    `step` defines the meaning; each mode must agree with it.
 
     - `init(epoch)`: the position before the first item of an epoch
     - `step(position)`: the next position and the item, or `End`
     - `flow(position)`: the same items as an iterator
     - `epoch(position)`: the epoch that `init` was given
-    - `skip(position, n)`: where n steps lead, or the end, and how many items they pass
-    - `item(position, n)`: the item behind n others, where there is one, made alone; None where
-      its flow has to make the items, as workers do
-    - `length`: items an epoch; infinity if endless, None if only reading tells
-    - `view`: the vectorized lane
+    - `skip(position, n)`: the position n steps further, or the end, and how many items it passed
+    - `item(position, n)`: the item n items further on, if there is one, computed alone; None if
+      its flow has to compute the items, as workers do
+    - `length`: items per epoch; infinity if endless, None if unknown without reading the data
+    - `view`: the vectorized mode
 
-    The rest says whose a position is, and what it costs to go on from there.
+    The rest describes whom a position belongs to, and the cost of continuing from there.
 
-    - `check(position)`: raises `InvalidState` for one that doesn't fit; reads nothing
-    - `rereads(position)`: where upstream begins again, and what is taken again
-    - `rate`: how many items it takes for those it gives
-    - `share`: where what it gives stands in the stream of all ranks
+    - `check(position)`: raises `InvalidState` if the position doesn't fit; reads nothing
+    - `rereads(position)`: where upstream starts again, and how many items are re-read
+    - `rate`: how many items it takes per output
+    - `share`: the place of its items in the global stream
     - `upstream`: the machine before it, if there is one
-    - `children`: the machines that it joins, if it joins some
-    - `holds`: whether a resume may take items from upstream again
-    - `owns`: whether a part of the position is its own, behind upstream's or its children's
-    - `choices(position, n)`: the number of the child that gives each item behind n others, as
-      long as none ends; None where what joins them takes of all alike, or looks at their items
+    - `children`: the machines that it joins, if any
+    - `holds`: whether a resume may re-read items of upstream
+    - `owns`: whether a part of the position is its own, after upstream's or its children's
+    - `choices(position, n)`: the number of the child that yields each item, n items further on, as
+      long as none ends; None if it takes items of all children, or looks at their items
 
-    A position is `(epoch, index, ...)` for a source, `((place, ...), own, ...)` for
-    what joins pipelines, with `()` for one that isn't open, `(place, own, ...)`
-    for a stage that owns a part, and upstream's for any other.
+    A position is `(epoch, index, ...)` for a source, `((place, ...), own, ...)` for a stage that
+    joins pipelines, with `()` for one that isn't open, `(place, own, ...)` for a stage that owns a
+    part, and upstream's for any other.
     """
 
     init: Callable[[int], Position]
@@ -168,7 +167,7 @@ class Machine(NamedTuple, Generic[T]):
 
 
 def machines(machine: Machine[Any]) -> list[Machine[Any]]:
-    """A machine and those before it, from the source on."""
+    """Return a machine and those before it, from the source on."""
     found = []
     each: Machine[Any] | None = machine
     while each is not None:
@@ -178,7 +177,7 @@ def machines(machine: Machine[Any]) -> list[Machine[Any]]:
 
 
 def apart(machine: Machine[Any], position: Position) -> tuple[Position, tuple[Any, ...]]:
-    """Upstream's part of a position, and the machine's own; of what joins, its children's."""
+    """Split a position into upstream's part, or the children's, and the machine's own."""
     if not machine.owns:
         return position, ()
     if machine.upstream is None and not machine.children:
@@ -187,7 +186,7 @@ def apart(machine: Machine[Any], position: Position) -> tuple[Position, tuple[An
 
 
 def within(stage: str, number: Any, most: float = sys.maxsize) -> int:
-    """A number out of a position, if it is an int from 0 to `most`; an `InvalidState` if not."""
+    """Check a number from a position: an int from 0 to `most`; otherwise raise `InvalidState`."""
     if type(number) is not int or not 0 <= number <= most:
         raise InvalidState(
             f"{stage}: a state with {brief(number)} does not fit; there it has "
@@ -197,21 +196,21 @@ def within(stage: str, number: Any, most: float = sys.maxsize) -> int:
 
 
 def countable(stage: str, number: int) -> int:
-    """A number of items that a position can have; an `IndexError` if they are too many."""
+    """Check a number of items for a position; raise an `IndexError` if it is too large."""
     if number > MOST:
-        raise IndexError(f"{stage}: {brief(number)} items are more than the {MOST} it can count")
+        raise IndexError(f"{stage}: {brief(number)} items are more than it can count, {MOST}")
     return number
 
 
 def epochs_tried(length: int | float | None) -> int:
-    """Epochs of a source's items of which none came through, after which none ever will."""
+    """Return after how many epochs without an item a repeated source counts as empty."""
     if length is None or length == math.inf:
         return _UNKNOWN
     return max(_FEWEST, _ENOUGH // int(length)) if length else 1
 
 
 def begun(machine: Machine[Any], position: Position) -> int:
-    """0 at the beginning of an epoch, where nothing has been read; else 1."""
+    """Return 0 at the beginning of an epoch, if nothing has been read; otherwise 1."""
     return int(position != machine.init(machine.epoch(position)))
 
 
@@ -220,7 +219,7 @@ MISFITS = (TypeError, ValueError, IndexError, OverflowError, RecursionError)
 
 @contextmanager
 def fitting(position: Position) -> Iterator[None]:
-    """What is done with a position out of a state; `InvalidState` if it doesn't fit."""
+    """Context for work with a position from a state; raises `InvalidState` if it doesn't fit."""
     try:
         yield
     except MISFITS as error:
@@ -228,14 +227,14 @@ def fitting(position: Position) -> Iterator[None]:
 
 
 def misfit(position: Position, error: Exception) -> InvalidState:
-    """The error of a position that doesn't fit, if it isn't one already."""
+    """Return the error for a position that doesn't fit, unless it is one already."""
     if isinstance(error, InvalidState):
         return error
     return InvalidState(f"a state's position {brief(position)} does not fit: {error}")
 
 
 def anchored(machine: Machine[U], position: Position) -> Flow[U]:
-    """A flow from a position, with its `before` also where random access tells it."""
+    """Open a flow from a position, with its `before` also if random access provides it."""
     flow, skip = machine.flow(position), machine.skip
     if flow.before is None and skip is not None:
         taken = flow.taken
@@ -247,7 +246,7 @@ def anchored(machine: Machine[U], position: Position) -> Flow[U]:
 
 
 def entered(machine: Machine[U], position: Position) -> Flow[U]:
-    """A flow from a position out of a state; `InvalidState` if it doesn't fit."""
+    """Open a flow from a position out of a state; raise `InvalidState` if it doesn't fit."""
     with fitting(position):
         machine.check(position)
         return machine.flow(position)

@@ -1,4 +1,4 @@
-"""What has a picture, and what is told in it; `lazyckpt.pictures` is imported to draw it."""
+"""Objects with diagrams, and the contents of these; `lazyckpt.pictures` is imported to draw."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 
 class Legend(NamedTuple):
-    """What a picture shows.
+    """The contents of a diagram.
 
     - `stages`: a chain, or the entries of a state
-    - `places`: what is told of each stage, by its number, such as `1[0].2`
-    - `facts`: what is told of all
-    - `share`: how much of the way is done, if that is known
+    - `places`: a label per stage, by its number, such as `1[0].2`
+    - `facts`: labels for the whole
+    - `share`: the completed share, if known
     """
 
     stages: Any

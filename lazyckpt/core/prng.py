@@ -1,8 +1,8 @@
 """Random numbers that are pure functions of a key and a counter.
 
-Nothing here has a state to save. Only 32- and 64-bit integer arithmetic is
-used, and for weights floats rounded as IEEE 754 says, so no NumPy version,
-platform or chunking changes an order.
+Nothing here has a state to save. Only 32- and 64-bit integer arithmetic is used, and for
+weights floats rounded according to IEEE 754, so the order doesn't depend on the NumPy version,
+the platform or the chunking.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# A range of them rises: its last one is its largest.
+# Ranges rise: the last index is the largest.
 Indices: TypeAlias = "range | NDArray[np.int64]"
 
 _MASK = (1 << 64) - 1
@@ -23,13 +23,13 @@ _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _ROUNDS = 8
 _ROUND_MIX = {32: (0x7FEB352D, 0x846CA68B), 64: _MIX}
 _SORTED = 1 << 15  # up to here a permutation is a sort of hashes, exactly uniform
-_FIRST, _LARGEST = 1 << 12, 1 << 16  # indices evaluated at once, as windows follow each other
+_FIRST, _LARGEST = 1 << 12, 1 << 16  # indices evaluated in one call, in consecutive windows
 _LOG_2 = 0.6931471805599453
 _SPARSE = 8  # indices further apart than this are evaluated one by one
 
 
 def affine(indices: Indices, start: int, stride: int = 1) -> Indices:
-    """`start + stride * i` for every index i.
+    """Return `start + stride * i` for every index i.
 
     >>> affine(range(3), 10, 2)
     range(10, 16, 2)
@@ -44,14 +44,14 @@ def affine(indices: Indices, start: int, stride: int = 1) -> Indices:
 
 
 def as_array(indices: Indices) -> NDArray[np.int64]:
-    """The indices as an array."""
+    """Return the indices as an array."""
     if isinstance(indices, range):
         return np.arange(indices.start, indices.stop, indices.step)
     return indices
 
 
 def hashed(key: int, counter: int) -> int:
-    """64 random bits for one counter (splitmix64; Steele, Lea and Flood, 2014).
+    """Return 64 random bits for one counter (splitmix64; Steele, Lea and Flood, 2014).
 
     >>> hex(hashed(0, 0))
     '0xe220a8397b1dcdaf'
@@ -63,12 +63,12 @@ def hashed(key: int, counter: int) -> int:
 
 
 def hashes(key: int, start: int, stop: int) -> NDArray[np.uint64]:
-    """`hashed` for every counter in `range(start, stop)`, as one array."""
+    """Return `hashed` for every counter in `range(start, stop)`, as one array."""
     return hashes_at(key, np.arange(start, stop, dtype=np.uint64))
 
 
 def hashes_at(key: int, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`hashed` for each of many counters."""
+    """Return `hashed` for each of many counters."""
     z = counters * np.uint64(_GOLDEN)
     z += np.uint64((key + _GOLDEN) & _MASK)
     shifted = z >> np.uint64(30)
@@ -81,7 +81,7 @@ def hashes_at(key: int, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def derive(*parts: int | str) -> int:
-    """A 64-bit key out of seed, purpose, epoch and the like.
+    """Derive a 64-bit key from seed, purpose, epoch and similar values.
 
     >>> derive(0, "shuffle", 1) == derive(0, "shuffle", 1) != derive(1, "shuffle", 0)
     True
@@ -98,18 +98,17 @@ def derive(*parts: int | str) -> int:
 
 
 def draws(key: int, start: int, stop: int, bound: int) -> NDArray[np.int64]:
-    """Integers in `[0, bound)` for the counters `range(start, stop)`; bias below bound / 2**64."""
+    """Return integers in `[0, bound)` for a range of counters; bias below bound / 2**64."""
     return (hashes(key, start, stop) % np.uint64(bound)).astype(np.int64)
 
 
 class Permutation:
-    """A random permutation of `range(size)`, evaluated anywhere without being stored.
+    """A random permutation of `range(size)`, evaluated at any index without being stored.
 
-    Up to 32,768 elements it is a sort of hashed counters. Above, it is an
-    eight-round Feistel network over the next power of two, walked along its
-    cycle until the value falls into range (Black and Rogaway, "Ciphers with
-    arbitrary finite domains", 2002). Memory: at most 65,536 indices, a
-    window that is kept because neighbours are usually asked for next.
+    Up to 32,768 elements it is a sort of hashed counters. Above, it is an eight-round Feistel
+    network over the next power of two, walked along its cycle until the value falls into range
+    (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Memory: at most 65,536
+    indices, a window that is kept because neighbours are usually asked for next.
 
     >>> sorted(Permutation(7, 5)[i] for i in range(5))
     [0, 1, 2, 3, 4]
@@ -141,7 +140,7 @@ class Permutation:
         return value
 
     def at(self, indices: Indices) -> NDArray[np.int64]:
-        """The permuted values at many indices."""
+        """Return the permuted values at many indices."""
         if not isinstance(indices, range):
             if self._size <= _SORTED:
                 return self._window[1][indices]
@@ -208,10 +207,10 @@ class Permutation:
 
 
 def exponentials_at(key: int, counters: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """An exponentially distributed number for each of many counters: -log of a uniform one.
+    """Return an exponentially distributed number per counter: -log of a uniform one.
 
-    Only correctly rounded operations are used, so that all platforms give the same bits,
-    which their own logarithms need not.
+    Only correctly rounded operations are used, so all platforms give the same bits; their own
+    logarithms need not.
     """
     uniform = ((hashes_at(key, counters) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
     mantissa, exponent = np.frexp(uniform)

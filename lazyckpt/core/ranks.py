@@ -1,4 +1,4 @@
-"""Whose a position is: that of all ranks, or of one."""
+"""Ownership of positions: by all ranks, or by one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Rank(NamedTuple):
     """One of several ranks.
 
     Attributes:
-        number: Its number, from 0, as the `index` of `shard` has it.
-        of: How many ranks there are.
+        number: Its number, from 0: the `index` of `shard`.
+        of: The number of ranks.
     """
 
     number: int
@@ -26,35 +26,35 @@ class Rank(NamedTuple):
 
 
 def finest(*ranks: Rank | None) -> Rank | None:
-    """Of ranks that one is part of another, the one of most; None of none."""
+    """Of ranks that are parts of each other, return the one with the most ranks; None if none."""
     return max((rank for rank in ranks if rank), key=lambda rank: rank.of, default=None)
 
 
 def rank_of(machine: Machine[Any]) -> Rank | None:
-    """The rank that a machine belongs to; None where its data are not divided."""
+    """Return the rank that a machine belongs to; None if its data are not divided."""
     share = machine.share
     return Rank(share.rank, share.ranks) if share.ranks > 1 else None
 
 
 def is_in_step(combinator: Combinator, machine: Machine[Any]) -> bool:
-    """Whether all ranks are at one place behind a stage after as many items, if before it."""
+    """Return whether ranks at equal positions before a stage are at equal positions after it."""
     share = machine.share
     if share.ranks == 1:
         return True
-    return is_rank_free(combinator, machine) and (share.is_even or not _sees_end(machine))
+    return is_rank_invariant(combinator, machine) and (share.is_even or not _sees_end(machine))
 
 
 def _sees_end(machine: Machine[Any]) -> bool:
-    """Whether it may come to the end before its items do: on one rank, and not on another."""
+    """Return whether a stage may reach the end before its items do, and so on one rank only."""
     rate, upstream = machine.rate, machine.upstream
     passes_over = upstream and apart(machine, machine.init(0))[0] != upstream.init(0)
     return bool(rate.more or rate.epochs != 1 or len(machine.children) > 1 or passes_over)
 
 
-def is_rank_free(combinator: Combinator, machine: Machine[Any]) -> bool:
-    """Whether where a stage stands is known to depend on no item, which is another on other ranks.
+def is_rank_invariant(combinator: Combinator, machine: Machine[Any]) -> bool:
+    """Return whether a stage's position is known not to depend on items, which ranks don't share.
 
-    It isn't of what keeps a count of items that may end anywhere.
+    A stage that counts items that may end anywhere is not rank-invariant.
     """
     upstream = machine.upstream
     if combinator.elastic.reshard is not None or machine.rate.each == math.inf:

@@ -1,4 +1,4 @@
-"""The registered combinators: how each is built, and what of it a state depends on."""
+"""The registered combinators: how each is built, and the arguments that a state depends on."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.core.show import is_function
 from lazyckpt.errors import ArgumentError
 
-# What a function among the arguments is called with, and what becomes of what it returns:
-# "item": an item, last of its arguments; an item. "star": an item's parts; an item.
-# "tap": an item; nothing. "predicate": an item; whether it stays. "look": an item; something else.
+# The input of a function among the arguments, and its output:
+# "item": an item, as the last argument; an item. "star": an item's parts; an item.
+# "tap": an item; nothing. "predicate": an item; whether to keep it. "look": an item; any value.
 # "expand": an item; several items. "collate": a list of items; an item.
-# "step": a state and an item; a state and an item. "steps": likewise, and several items.
-# No function but "data": with indices, or an iterable; "selector": a pipeline whose item i says
-# which items i are given; "control": one whose items say which pipeline is next.
+# "step": a state and an item; a state and an item. "steps": the same with several items.
+# Not functions are "data": indexable or iterable; "selector": a pipeline whose item i decides
+# which items i are yielded; "control": a pipeline of the numbers of the next pipelines.
 Role: TypeAlias = Literal[
     "item", "star", "tap", "predicate", "look", "expand", "collate", "step", "steps",
     "data", "selector", "control",
@@ -37,28 +37,28 @@ _FOREIGN = {
     "rank": "index",
     "shard_index": "index",
     "instance_rank": "index",
-    "reshuffle_each_iteration": "seed (the order is new in each epoch as it is)",
+    "reshuffle_each_iteration": "seed (each epoch has a new order anyway)",
     "num_workers": "run(..., executor=...)",
     "num_parallel_calls": "run(..., executor=...)",
 }
 
 
 class Elastic(NamedTuple):
-    """What of a state survives a change of its pipeline: what `rebase` and `reshard` may do.
+    """The changes of a pipeline that a state survives: the options of `rebase` and `reshard`.
 
     Attributes:
-        changes: The arguments that may change, with what the stages behind have to be for
-            that: "any", "grown", "blind", "here" or "lockstep", as `lazyckpt.state.obstacles` has
-            them.
-        inserted: Of a stage that counts what comes before it: its own part where it is
-            inserted behind so many items of an epoch.
-        rebase: From a source's position or a stage's own part of one, the entry that a state has
-            of it, and all arguments by keyword to the new one; it raises
-            `lazyckpt.core.checks.Unfit`, with the reason, for what has no meaning.
-        before: Of data that may have become more: from what a state has of the arguments, and
-            these by keyword, to those that differ, as they were; it raises `Unfit`, too.
-        reshard: From a source's positions of all ranks and another number of ranks to the
-            positions of these.
+        changes: The arguments that may change, with the requirement for the stages after it:
+            "any", "grown", "blind", "here" or "lockstep", as defined in `lazyckpt.state.obstacles`.
+        inserted: For a stage that counts the items before it: a function from the number of
+            items of the epoch before it to its own part, if it is inserted there.
+        rebase: Function from a source's position or a stage's own part, the stage's entry in the
+            state, and all arguments by keyword, to the new one; it raises
+            `lazyckpt.core.checks.Unfit`, with the reason, if a change is impossible.
+        before: For data to which items may be appended: a function from the recorded arguments,
+            and the new ones by keyword, to those that differ, as they were; it also raises
+            `Unfit`.
+        reshard: Function from a source's positions on all ranks and a different number of ranks
+            to their positions.
     """
 
     changes: Mapping[str, str] = {}
@@ -69,9 +69,9 @@ class Elastic(NamedTuple):
 
 
 class Combinator(NamedTuple):
-    """A registered combinator: how to build its machine, and what of it a state depends on.
+    """A registered combinator: how to build its machine, and what a state depends on.
 
-    `combinator` and `source_combinator` say what the fields mean.
+    The fields are described at `combinator` and `source_combinator`.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Combinator(NamedTuple):
     dropped: Callable[..., Callable[[Any], str | None] | None] | None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The checked arguments by name, defaults filled in."""
+        """Return the checked arguments by name, with defaults."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -102,7 +102,7 @@ class Combinator(NamedTuple):
         return self.checked(bound.arguments)
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as their checks return them, by name."""
+        """Return the arguments as their checks return them, by name."""
         found = {
             name: checked(self.name, name, value, self.checks[name])
             if name in self.checks
@@ -115,7 +115,7 @@ class Combinator(NamedTuple):
         return found
 
     def recorded(self, name: str, value: Any) -> tuple[Any, Any]:
-        """The forms of an argument in a state, as JSON: see `Chain.forms`."""
+        """Return the forms of an argument in a state, as JSON: see `Chain.forms`."""
         if self.is_called_with(name):
             found = [forms(content(each, None, is_strict=False))[1] for each in value]
             return found, found
@@ -123,22 +123,22 @@ class Combinator(NamedTuple):
         found = checked(
             self.name, name, value, lambda each: content(each, name, is_strict=is_strict)
         )
-        # `rebase` reads what may change and decides positions, where the stage doesn't itself.
+        # `rebase` reads arguments that may change and decide positions, unless the stage does.
         carries = self.is_source or self.elastic.rebase is not None
         is_read = name in self.elastic.changes and is_strict and not carries
         return (found, found) if is_read or self.describe is not None else forms(found)
 
     def is_called_with(self, name: str) -> bool:
-        """Whether an argument is what a function among them is called with."""
+        """Return whether a function among the arguments is called with this argument."""
         parameter = self.signature.parameters.get(name)
         return bool(self.functions) and parameter is not None and is_starred(parameter)
 
     def changes_items(self, name: str) -> bool:
-        """Whether an argument decides what items are, and not which come: it may be anything."""
+        """Return whether an argument changes the items but not the order; it may be anything."""
         return self.elastic.changes.get(name) == "blind"
 
     def _check_contents(self, arguments: Mapping[str, Any]) -> None:
-        """Refuse what has no contents to compare, where these decide the order."""
+        """Refuse arguments without comparable contents, if they decide the order."""
         for name, value in arguments.items() if self.describe is None else ():
             is_default = value is self.signature.parameters[name].default
             if is_default or isinstance(value, (int, str)) or name in self.unrecorded:
@@ -150,19 +150,19 @@ class Combinator(NamedTuple):
         known = self.signature.parameters
         for name in kwargs:
             if name not in known and name in _FOREIGN:
-                return f"; {name!r} is here called {_FOREIGN[name]}"
+                return f"; {name!r} is called {_FOREIGN[name]} here"
         return f"; the signature is {self.name}{self.signature}"
 
 
 class Registry(MutableMapping[str, Combinator]):
-    """Combinators by name. One that nobody has asked for is not imported yet."""
+    """Combinators by name. A combinator is imported when it is first used."""
 
     def __init__(self) -> None:
         self._known: dict[str, Combinator] = {}
         self._modules: dict[str, str] = {}
 
     def locate(self, modules: Mapping[str, str]) -> None:
-        """Say which module to import for a name, which may be that of a combinator."""
+        """Register the module to import for a name, which may be that of a combinator."""
         self._modules.update(modules)
 
     def __getitem__(self, name: str) -> Combinator:
@@ -177,7 +177,7 @@ class Registry(MutableMapping[str, Combinator]):
         del self._known[name]
 
     def __iter__(self) -> Iterator[str]:
-        """The names, in an order that does not depend on what was imported first."""
+        """Iterate over the names, in an order that doesn't depend on import order."""
         for module in self._modules.values():
             import_module(module)
         return iter([name for name in {**self._modules, **self._known} if name in self._known])
@@ -192,11 +192,11 @@ _copying: list[Any] = []
 
 
 def copying(function: _F) -> _F:
-    """Note that a function only copies what it is given, so that no worker is sent that."""
+    """Mark a function as only copying its input, so that it is not sent to a worker."""
     _copying.append(function)
     return function
 
 
 def is_copying(function: Any) -> bool:
-    """Whether a function is known to only copy what it is given."""
+    """Return whether a function is marked as only copying its input."""
     return any(function is each for each in _copying)

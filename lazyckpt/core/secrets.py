@@ -1,4 +1,4 @@
-"""Passwords, keys and tokens, which no text that is shown or saved may have."""
+"""Passwords, keys and tokens, which must not appear in any text shown or saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS = (
 )
 _NAME = rf"(?<![\w.-])(?:[\w.-]*?{_WORDS}|(?-i:[A-Z0-9_]+_TOKEN))"
 _SHORT = r"(?<![\w.-])(?:token|auth|pwd)"  # with no prefix, and no colon alone behind them
-_NAMED = rf"{_NAME}(?:\\*[\"'])?\s*(?:=+>?|:)\s*"  # up to what it is given
+_NAMED = rf"{_NAME}(?:\\*[\"'])?\s*(?:=+>?|:)\s*"  # up to its value
 _GIVEN = rf"(?:{_NAMED}|{_SHORT}(?:\s*=+>?|\\*[\"']\s*:)\s*)"
 _CONSTANTS = r"(?:None|null|true|false|str|bytes|int|float|Any)(?:[\s,;&)\]}|]|\Z)"  # and types
 
@@ -82,9 +82,9 @@ def _is_name(name: str, in_data: bool) -> bool:
 
 
 def masked(text: str, *, in_data: bool = False) -> str:
-    """The text with `***` in place of passwords, keys and tokens, as far as they can be told.
+    """Replace passwords, keys and tokens by `***`, as far as they can be recognised.
 
-    In data, names as short as `token` are those of other things too, and hide nothing.
+    In data, names as short as `token` also belong to other things, and hide nothing.
     """
     if not _has_mark()(text.casefold()):
         return text
@@ -96,7 +96,7 @@ def masked(text: str, *, in_data: bool = False) -> str:
 
 
 def is_secret(name: Any, value: Any, *, in_data: bool = False) -> bool:
-    """Whether an argument, or what a key has, is a secret by its name: a text, or texts."""
+    """Return whether an argument, or the value of a key, is a secret by its name."""
     if not isinstance(name, str) or not _is_name(name, in_data):
         return False
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Values as they are shown in reprs, and compared."""
+"""Display of values in reprs, and their comparison."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import numpy as np
 from lazyckpt.core.checks import Shown, brief
 from lazyckpt.core.secrets import MASK, is_secret, masked
 
-WIDTH = 88  # of a line
+WIDTH = 88  # per line
 _HERE = __name__.partition(".")[0] + "."
 _MOST = 3  # of several values that are shown
 
 
 def show(value: Any, name: Any = "") -> str:
-    """A value as it would be written, long data abbreviated, no data read from elsewhere.
+    """Return a value as it would be written; long data are abbreviated, and none are read.
 
     Args:
-        value: It.
-        name: What it is given as; that of a secret hides it.
+        value: The value.
+        name: Name of the argument; the name of a secret hides the value.
     """
     if is_secret(name, value):
         return repr(MASK)
@@ -61,7 +61,7 @@ def show(value: Any, name: Any = "") -> str:
 
 
 def bracketed(name: str, parts: list[str]) -> str:
-    """A call, or a tuple: in one line if it has room there, else with lines for each part."""
+    """Format a call, or a tuple: on one line if it fits, otherwise one line per part."""
     line = f"{name}({', '.join(parts)})"
     if len(line) <= WIDTH and "\n" not in line:
         return line
@@ -70,7 +70,7 @@ def bracketed(name: str, parts: list[str]) -> str:
 
 
 def written_at() -> str:
-    """The line being run outside of this package; of a notebook that of a cell: `In[3]:1`."""
+    """Return the current line outside of this package; for a notebook, the cell's: `In[3]:1`."""
     frame = sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith(_HERE):
         frame = frame.f_back
@@ -102,7 +102,7 @@ _short.maxstring = _short.maxother = 40
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality by value; by identity for what has no way to tell."""
+    """Compare by value; by identity if the values can't be compared."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -117,7 +117,7 @@ def same(a: Any, b: Any) -> bool:
         return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
     try:
         return bool(a == b)
-    except Exception:  # a tensor or a frame: its == is no yes or no
+    except Exception:  # a tensor or a frame: its == is not a bool
         equal = getattr(a, "equals", None) or getattr(a, "equal", None)
     with suppress(Exception):  # of tensors on two devices
         return callable(equal) and bool(equal(b))
@@ -131,5 +131,5 @@ def hashable(value: Any) -> Any:
 
 
 def is_function(value: Any) -> bool:
-    """Whether a value is there to be called, as a stage isn't."""
+    """Return whether a value is meant to be called, unlike a stage."""
     return callable(value) and not isinstance(value, Shown)

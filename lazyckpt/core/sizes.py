@@ -1,4 +1,4 @@
-"""About how large items are."""
+"""Approximate sizes of items."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import deque
 from itertools import islice
 from typing import Any
 
-UNKNOWN_BYTES = 1 << 20  # what an item is taken to fill where nothing tells
+UNKNOWN_BYTES = 1 << 20  # assumed size of an item if unknown
 _FLAT = {int, float, bool, complex, str, bytes, bytearray, type(None), range}
 
 
 def item_bytes(items: list[Any]) -> float:
-    """About how many bytes an item fills: the first one, or the last if that is larger."""
+    """Return the approximate bytes per item: of the first one, or of the last if that is larger."""
     try:
         size = _bytes(items[0]) if items else 0
         return size if len(items) < 2 else max(size, _bytes(items[-1]))
-    except Exception:  # of attributes that a class makes up
+    except Exception:  # attributes that a class computes
         return UNKNOWN_BYTES
 
 
@@ -26,7 +26,7 @@ def _bytes(item: Any, depth: int = 0) -> float:
         return sys.getsizeof(item)
     if depth > 8 or getattr(getattr(item, "dtype", None), "hasobject", False):
         return UNKNOWN_BYTES
-    size = getattr(item, "nbytes", None)  # of arrays, tensors, NumPy's numbers
+    size = getattr(item, "nbytes", None)  # arrays, tensors, NumPy's numbers
     if isinstance(size, int):
         return size + 128
     if isinstance(item, (list, tuple, set, frozenset, dict, deque)):

@@ -1,4 +1,4 @@
-"""How machines are made: sources, what joins them, and stages with and without a state."""
+"""Builders of machines: sources, stages that join pipelines, stages with and without a position."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ U = TypeVar("U")
 
 
 def applying(fn: Callable[..., U], args: tuple[Any, ...]) -> Callable[[Any], U]:
-    """A function of one item, which comes behind what else it is called with."""
+    """Return a function of one item, which is passed after the other arguments."""
     return partial(fn, *args) if args else fn
 
 
-class Lanes(TypedDict, total=False):
-    """What a stage gives of its lanes; the others follow from them. One of the first two is needed.
+class Modes(TypedDict, total=False):
+    """The modes that a stage implements; the others follow. One of the first two is required.
 
-    A view and `skip` together do as well. `item` counts where there is `skip`.
+    A view with `skip` is enough as well. `item` is used only if there is `skip`.
     """
 
     step: Callable[[Position], tuple[Position, Any]]
@@ -54,21 +54,22 @@ def stateless(
     init: Callable[[int], Position] | None = None,
     epoch: Callable[[Position], int] | None = None,
     share: Share | None = None,
-    **lanes: Unpack[Lanes],
+    **modes: Unpack[Modes],
 ) -> Machine[Any]:
-    """A stage whose position is its upstream's.
+    """Build a stage whose position is its upstream's.
 
     Args:
         upstream: The machine before it.
-        rate: How many of upstream's items it takes for each that it gives.
-        rereads: What a resume from a position takes of upstream again; by default nothing.
-        init: The position where an epoch begins; by default upstream's.
-        epoch: The epoch of a position; by default upstream's.
-        share: Where its items stand among those of all ranks, if upstream doesn't tell.
-        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
+        rate: How many of upstream's items it takes per output.
+        rereads: Function from a position to what a resume re-reads of upstream; by default
+            nothing.
+        init: Function from an epoch to its first position; by default upstream's.
+        epoch: Function from a position to its epoch; by default upstream's.
+        share: The place of its items among those of all ranks, if it differs from upstream's.
+        modes: `step`, `flow`, `skip`, `item`, `length`, `view`, as for `Machine`.
     """
     return _machine(
-        lanes,
+        modes,
         init=init or upstream.init,
         epoch=epoch or upstream.epoch,
         check=upstream.check,
@@ -83,7 +84,7 @@ def stateless(
 
 
 def passing(upstream: Machine[Any]) -> Machine[Any]:
-    """A stage that does nothing."""
+    """Build a stage that does nothing."""
     return upstream._replace(
         upstream=upstream,
         children=(),
@@ -104,22 +105,23 @@ def stateful(
     rereads: Callable[[Position], Iterable[Reread]] | None = None,
     init: Callable[[int], Position] | None = None,
     share: Share | None = None,
-    **lanes: Unpack[Lanes],
+    **modes: Unpack[Modes],
 ) -> Machine[Any]:
-    """A stage that keeps a part of its own behind upstream's position: `(place, own, ...)`.
+    """Build a stage that owns a part of the position, after upstream's: `(place, own, ...)`.
 
-    A step that has reached upstream's `End` raises one with its own position.
+    A step that reaches upstream's `End` raises one with its own position.
 
     Args:
-        name: What errors call it.
+        name: Name for errors.
         upstream: The machine before it.
-        first: Its own part where an epoch begins.
-        check: Called with its own part; raises `InvalidState` if it doesn't fit, as `within` does.
-        rate: How many of upstream's items it takes for each that it gives.
-        rereads: What a resume from a position takes of upstream again; by default nothing.
-        init: The position where an epoch begins, if it isn't upstream's and `first`.
-        share: Where its items stand among those of all ranks, if upstream doesn't tell.
-        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
+        first: Its own part at the beginning of an epoch.
+        check: Function of its own part; raises `InvalidState` if it doesn't fit, as `within` does.
+        rate: How many of upstream's items it takes per output.
+        rereads: Function from a position to what a resume re-reads of upstream; by default
+            nothing.
+        init: Function from an epoch to its first position; by default upstream's and `first`.
+        share: The place of its items among those of all ranks, if it differs from upstream's.
+        modes: `step`, `flow`, `skip`, `item`, `length`, `view`, as for `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -128,7 +130,7 @@ def stateful(
         _check_own(name, own, check)
 
     return _machine(
-        lanes,
+        modes,
         init=init or (lambda epoch: (upstream.init(epoch), *first)),
         epoch=lambda position: upstream.epoch(position[0]),
         check=fits,
@@ -149,17 +151,18 @@ def sourced(
     check: Callable[..., object] = lambda: None,
     most: float = sys.maxsize,
     rereads: Callable[[Position], Iterable[Reread]] = lambda position: (),
-    **lanes: Unpack[Lanes],
+    **modes: Unpack[Modes],
 ) -> Machine[Any]:
-    """A source, whose position is `(epoch, index, ...)`: `index` is the next item's number.
+    """Build a source with the position `(epoch, index, ...)`: `index` is the next item's number.
 
     Args:
-        name: What errors call it.
-        first: What stands behind epoch and index where an epoch begins.
-        check: Called with that; raises `InvalidState` if it doesn't fit.
+        name: Name for errors.
+        first: The part after epoch and index, at the beginning of an epoch.
+        check: Function of that part; raises `InvalidState` if it doesn't fit.
         most: The highest index.
-        rereads: What of its data a resume from a position re-reads; by default nothing.
-        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
+        rereads: Function from a position to what a resume re-reads of its data; by default
+            nothing.
+        modes: `step`, `flow`, `skip`, `item`, `length`, `view`, as for `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -168,7 +171,7 @@ def sourced(
         _check_own(name, own, check)
 
     return _machine(
-        lanes,
+        modes,
         init=lambda epoch: (epoch, 0, *first),
         epoch=lambda position: position[0],
         check=fits,
@@ -194,23 +197,23 @@ def joining(
     rate: Rate,
     share: Share | None = None,
     choices: Callable[[Position, int], Iterator[int]] | None = None,
-    **lanes: Unpack[Lanes],
+    **modes: Unpack[Modes],
 ) -> Machine[Any]:
-    """What joins pipelines: its position is `((place, ...), own, ...)`, a place for each of them.
+    """Build a stage that joins pipelines: its position is `((place, ...), own, ...)`.
 
     Args:
-        name: What errors call it.
+        name: Name for errors.
         children: The machines of the pipelines.
-        first: Its own part where an epoch begins.
-        check: Called with its own part; raises `InvalidState` if it doesn't fit.
-        opened: Of its own part, the numbers of the pipelines that have a place, if not all;
-            the place of any other is `()`.
-        init: The position where an epoch begins, if it isn't theirs and `first`.
-        epoch: The epoch of a position, if it isn't the first pipeline's.
-        rate: How many items it takes for each that it gives: of one of them, or of `every` one.
-        share: Where its items stand among those of all ranks, if the pipelines don't tell.
-        choices: As of `Machine`.
-        lanes: `step`, `flow`, `skip`, `item`, `length`, as of `Machine`.
+        first: Its own part at the beginning of an epoch.
+        check: Function of its own part; raises `InvalidState` if it doesn't fit.
+        opened: Function from its own part to the numbers of the pipelines that have a position,
+            if not all; the position of any other is `()`.
+        init: Function from an epoch to its first position; by default theirs and `first`.
+        epoch: Function from a position to its epoch; by default the first pipeline's.
+        rate: How many items it takes per output: of one of them, or of `every` one.
+        share: The place of its items among those of all ranks, if it differs from the pipelines'.
+        choices: As for `Machine`.
+        modes: `step`, `flow`, `skip`, `item`, `length`, as for `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -224,7 +227,7 @@ def joining(
                 child.check(place)
 
     return _machine(
-        lanes,
+        modes,
         init=init or (lambda epoch: (tuple([each.init(epoch) for each in children]), *first)),
         epoch=epoch or (lambda position: children[0].epoch(position[0][0])),
         check=fits,
@@ -240,10 +243,10 @@ def joining(
 
 
 def _joined(shares: list[Share], rate: Rate) -> Share:
-    """That of items of several pipelines, of which some may be the same on all ranks."""
+    """Return the share of items of several pipelines; some may be the same on all ranks."""
     found = max(shares, key=lambda share: share.ranks)
     divided = {(share.ranks, share.rank) for share in shares if share.ranks > 1}
-    if len(divided) > 1:  # by several numbers of ranks
+    if len(divided) > 1:  # by different numbers of ranks
         found = ALL
         for ranks, rank in sorted(divided):
             found = found.dealt(ranks, rank, is_even=False)
@@ -258,10 +261,10 @@ def _check_own(name: str, own: list[Any], check: Callable[..., object]) -> None:
         raise InvalidState(f"{name}: a state with {brief(tuple(own))} does not fit") from None
 
 
-def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
-    """A machine from whichever lanes are given; the others follow from them."""
-    skip, view = lanes.get("skip"), lanes.get("view")
-    step, flow = lanes.get("step"), lanes.get("flow")
+def _machine(modes: Modes, **said: Any) -> Machine[Any]:
+    """Build a machine from the given modes; the others follow from them."""
+    skip, view = modes.get("skip"), modes.get("view")
+    step, flow = modes.get("step"), modes.get("flow")
     if flow is None and view is not None and skip is not None:
         flow = viewing(skip, view)
     if flow is None:
@@ -272,8 +275,8 @@ def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
         step=step,
         flow=flow,
         skip=skip,
-        item=skip and (lanes.get("item") or stepped_to(skip, step)),
-        length=lanes.get("length"),
+        item=skip and (modes.get("item") or stepped_to(skip, step)),
+        length=modes.get("length"),
         view=view,
         **said,
     )
@@ -283,14 +286,14 @@ def stepped_to(
     skip: Callable[[Position, int], tuple[Position, int]],
     step: Callable[[Position], tuple[Position, U]],
 ) -> Callable[[Position, int], U]:
-    """An item by a step from where `skip` leads."""
+    """Return an `item` function that steps from the position that `skip` returns."""
     return lambda position, n: step(skip(position, n)[0])[1]
 
 
 def step_by(
     skip: Callable[[Position, int], tuple[Position, int]], made: Callable[[Position], U]
 ) -> Callable[[Position], tuple[Position, U]]:
-    """A step to where `skip` leads, with what is made of the position in place of the item."""
+    """Return a `step` function by `skip`, with a function of the position in place of the item."""
 
     def step(position: Position) -> tuple[Position, U]:
         after, passed = skip(position, 1)
@@ -304,7 +307,7 @@ def step_by(
 def stepping(
     step: Callable[[Position], tuple[Position, U]],
 ) -> Callable[[Position], Flow[U]]:
-    """A flow that takes one step after another."""
+    """Return a flow that takes one step after another."""
 
     def flow(position: Position) -> Flow[U]:
         def items() -> Iterator[U]:
@@ -323,7 +326,7 @@ def stepping(
 
 
 class _Continuing(Generic[U]):
-    """A step out of a flow, which keeps one flow open where the last step ended."""
+    """A step function from a flow; it keeps one flow open at the position of the last step."""
 
     def __init__(self, flow: Callable[[Position], Flow[U]]) -> None:
         self._flow = flow
@@ -348,7 +351,7 @@ class _Continuing(Generic[U]):
 
 
 def closing(machine: Machine[Any]) -> Callable[..., None]:
-    """What closes all that the last steps of a machine have kept open for the next ones."""
+    """Return a function that closes everything that a machine's steps keep open."""
     steps = [each.step for each in _each(machine) if isinstance(each.step, _Continuing)]
 
     def close(*_: Any) -> None:

@@ -1,7 +1,7 @@
-"""A user's own state as an immutable value: what may stand in a position beside ints.
+"""A user's own state as an immutable value that may be part of a position.
 
-Lists and dicts become tuples of their own kind, so that they hash, compare and
-survive JSON; thawing gives fresh ones, so that no step can change a state.
+Lists and dicts become tuples of special types, so that they hash, compare and survive JSON.
+Thawing returns new objects, so no step can change a state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from lazyckpt.core.checks import Unfit, brief
 from lazyckpt.errors import InvalidState
 
-_CLASHES = 1000  # keys of one hash: looking one up tries them all
+_CLASHES = 1000  # keys with the same hash: a lookup tries them all
 _IMMUTABLE = {type(None), bool, int, float, str}
 _KINDS = "None, bool, int, float, str, list, dict and tuple"
 
@@ -31,7 +31,7 @@ class FrozenDict(tuple[Any, ...]):
 
 
 class Own(tuple[Any]):
-    """A user's own state, where it stands in a position. It is equal if its JSON is."""
+    """A user's own state as part of a position. Two are equal if their JSON is."""
 
     __slots__ = ()
 
@@ -45,9 +45,9 @@ class Own(tuple[Any]):
 
 
 def _typed(value: Any) -> list[Any]:
-    """What a frozen value is made of, with its types, which tell 1 from True.
+    """Return the contents of a frozen value with its types, which distinguish 1 from True.
 
-    Each level of it is taken from a list, as a recursion has a limit.
+    It processes one level at a time from a list, because recursion has a limit.
     """
     found, left = list[Any](), [value]
     while left:
@@ -62,7 +62,7 @@ def _typed(value: Any) -> list[Any]:
 
 
 def freeze(value: Any, stage: str) -> Own:
-    """The value, made immutable; an `InvalidState` naming the stage if it is no JSON or tuple.
+    """Make a value immutable; raise an `InvalidState` naming the stage if it is no JSON or tuple.
 
     >>> thaw(freeze({"seen": [1, 2]}, "scan"))
     {'seen': [1, 2]}
@@ -71,17 +71,17 @@ def freeze(value: Any, stage: str) -> Own:
 
 
 def thaw(own: Own) -> Any:
-    """What was frozen, as fresh objects."""
+    """Restore a frozen value, as new objects."""
     if type(own) is not Own:
-        raise InvalidState(f"a state has {brief(own)} where there is one of the user's own")
+        raise InvalidState(f"a state contains {brief(own)} in place of the user's own state")
     try:
         return _thawed(own[0])
     except (TypeError, RecursionError) as error:
-        raise InvalidState(f"a state of the user's own can't be made again: {error}") from None
+        raise InvalidState(f"the user's own state can't be restored: {error}") from None
 
 
 def copied(value: Any, stage: str) -> Any:
-    """The value where it can't be changed, else a copy that nobody else holds."""
+    """Return an immutable value as it is, and a private copy of any other."""
     if type(value) in _IMMUTABLE:
         return value
     try:
@@ -91,7 +91,7 @@ def copied(value: Any, stage: str) -> Any:
 
 
 def storable(value: Any) -> Any:
-    """A check for arguments that begin a state."""
+    """Check an argument that begins a user's own state."""
     try:
         freeze(value, "")
     except InvalidState:
@@ -123,6 +123,6 @@ def _thawed(value: Any) -> Any:
     if kind is FrozenDict:
         keys = [_thawed(k) for k, _ in value]
         if len(keys) - len(set(map(hash, keys))) > _CLASHES:
-            raise InvalidState("a dict has keys that were made to make it slow")
+            raise InvalidState("a dict has too many keys with the same hash")
         return dict(zip(keys, [_thawed(v) for _, v in value], strict=True))
     return value

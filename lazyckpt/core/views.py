@@ -1,4 +1,4 @@
-"""Flows over views: items looked up in their order, many at once where they are there."""
+"""Flows over views: items looked up in order, many in one call if they are in memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from lazyckpt.core.prng import Indices, as_array
 
 U = TypeVar("U")
 
-AT_ONCE = 2048  # items that are there
-_LARGEST = 1 << 16  # indices worked out at once
-_ROWS = 256  # read before they are asked for, at most
-_ROWS_SECONDS = 1e-3  # what that may take
-_ROWS_SHARE = 4  # times fewer than came before
+AT_ONCE = 2048  # items in memory per list
+_LARGEST = 1 << 16  # indices computed in one call
+_ROWS = 256  # rows read ahead, at most
+_ROWS_SECONDS = 1e-3  # the time that may take
+_ROWS_SHARE = 4  # rows before a list, at least, per row in it
 
 
 def viewing(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U]
 ) -> Callable[[Position], Flow[U]]:
-    """The flow of a machine that has this `skip` and this view."""
+    """Return the flow of a machine that has this `skip` and this view."""
     get = view.table.get
 
     def flow(position: Position) -> Flow[U]:
@@ -49,7 +49,7 @@ def viewing(
                     for index in ticks:
                         yield get(index)
                 except IndexError:
-                    view.ahead(position, range(0))  # which says so if the data have changed
+                    view.ahead(position, range(0))  # raises if the data have changed
                     raise
                 position, ticks, total = after, iterate(range(0)), 0
                 size = min(size * 8, _LARGEST)
@@ -66,7 +66,7 @@ def viewing(
 def looked_up(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
 ) -> Iterator[Sequence[U]]:
-    """What a view has from a position on, in lists of 64, 512 and then `AT_ONCE` items."""
+    """Yield a view's items from a position on, in lists of 64, 512 and then `AT_ONCE` items."""
     table, size = view.table, 64
     while True:
         after, count = skip(position, size)
@@ -78,7 +78,7 @@ def looked_up(
             try:
                 items = items_at(table, some)
             except IndexError:
-                view.ahead(position, range(0))  # which says so if the data have changed
+                view.ahead(position, range(0))  # raises if the data have changed
                 raise
             yield items
         position, size = after, min(size * 8, _LARGEST)
@@ -87,10 +87,10 @@ def looked_up(
 def read_ahead(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
 ) -> Iterator[Sequence[U]]:
-    """What a view has from a position on, in lists of one row at first, and of more if quick.
+    """Yield a view's items from a position on, in lists of one row at first, and more if quick.
 
-    A list has at most a quarter as many rows as came before it, so that who wants few has
-    few read in vain.
+    A list has at most a quarter as many rows as came before it, so that a reader of few rows
+    causes few unneeded reads.
     """
     rows, total, most, size = view.table.rows, 0, 1, 64
     assert rows is not None
@@ -104,7 +104,7 @@ def read_ahead(
             some, begun = indices[first : first + most], perf_counter()
             try:
                 items = rows(some)
-            except Exception:  # of one of them: those before it come first
+            except Exception:  # from one of them: the items before it come first
                 yield from _one_by_one(view, position, some.tolist())
             else:
                 yield items
@@ -121,12 +121,12 @@ def _one_by_one(view: View[U], position: Position, indices: list[int]) -> Iterat
         for each in indices:
             yield [view.table.get(each)]
     except IndexError:
-        view.ahead(position, range(0))  # which says so if the data have changed
+        view.ahead(position, range(0))  # raises if the data have changed
         raise
 
 
 def items_at(table: Table[U], indices: Indices) -> Sequence[U]:
-    """The items at some indices, one by one or evenly spaced; `IndexError` if one isn't there."""
+    """Return the items at indices, one by one or evenly spaced; `IndexError` if one is missing."""
     if isinstance(indices, range) and indices.step > 0 and table.spaced is not None:
         items = table.spaced(indices)
         if len(items) < len(indices):
@@ -141,14 +141,14 @@ def at_once(
     position: Position,
     lists: Iterator[Sequence[U]],
 ) -> Flow[U]:
-    """The items of one list after another, as no code but ours runs to make them.
+    """Yield the items of one list after another, with no user code running in between.
 
     Args:
-        skip: The places amid them, as of a machine.
-        position: Where they begin.
-        lists: Of up to `AT_ONCE` items; an error is that of the next item.
+        skip: Function that computes the positions between them, as for a machine.
+        position: The position at which they begin.
+        lists: Lists of up to `AT_ONCE` items; an error belongs to the next item.
     """
-    # Items up to the end of this list, what is left of it, and whether there are no more.
+    # Items up to the end of this list, the rest of it, and whether it is the last.
     at: tuple[int, Iterator[U], bool] = 0, iterate(()), False
 
     def blocks() -> Iterator[Iterator[U]]:

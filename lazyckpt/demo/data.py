@@ -1,4 +1,4 @@
-"""Lines of real text: the standard library's own, cut once into chunks, or the user's files."""
+"""Lines of real text: the standard library's, cut once into chunks, or the user's files."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import IO, cast
 
 CHUNKS = 64
-_VERSION = 1  # of the cut; a change makes older chunks stale
+_VERSION = 1  # version of the chunks; a change makes older ones stale
 _CONTENTS = "contents.json"
 
 
 class BadData(Exception):
-    """The data can't be trained on; the message says which and why."""
+    """The data can't be trained on; the message names the data and the reason."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """Files of text, by name within a folder, and how many lines they have together."""
+    """Files of text, by name in a folder, and their total number of lines."""
 
     folder: Path
     names: tuple[str, ...]
@@ -37,14 +37,14 @@ class Text:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """A file of lines, unpacked if its name ends in `.gz`."""
+    """Open a file of lines, decompressed if its name ends in `.gz`."""
     if path.suffix != ".gz":
         return path.open("rb")
     return BufferedReader(cast(BufferedReader, gzip.open(path, "rb")))
 
 
 def users(paths: Sequence[str]) -> Text:
-    """The user's own files, read once to see that they are text; `BadData` if they are not."""
+    """Return the user's own files, read once to check that they are text, else `BadData`."""
     names = [name for path in paths for name in _files(path)]
     lines = sum(_lines(name) for name in names)
     if not lines:
@@ -64,7 +64,7 @@ def _files(path: str) -> list[str]:
         if not place.exists():
             raise BadData(f"no such file or folder: {path!r}")
         if not place.is_file():
-            raise BadData(f"not a regular file, which can be read again: {path!r}")
+            raise BadData(f"not a regular file, so it can't be read again: {path!r}")
         if not place.stat().st_size:
             raise BadData(f"the file is empty: {path!r}")
     except OSError as error:
@@ -93,15 +93,15 @@ def _lines(name: str) -> int:
 
 
 def library(tell: Callable[[str], None] = lambda text: None) -> Text:
-    """The `.py` files of this Python's standard library, in 64 gzip chunks in the user's cache.
+    """Return the standard library's `.py` files, as 64 gzip chunks in the user's cache.
 
-    Cut when first asked for, and again when the library has changed. A folder
-    of chunks appears whole or not at all.
+    They are cut on first use, and again if the library has changed. A folder of chunks appears
+    whole or not at all.
     """
     root = Path(sysconfig.get_path("stdlib"))
     files = [path for path in sorted(root.rglob("*.py")) if not _is_foreign(path.relative_to(root))]
     if not files:
-        raise BadData(f"no .py file in {str(root)!r}; give text of your own with --data")
+        raise BadData(f"no .py file in {str(root)!r}; pass your own text with --data")
     folder = _cache() / f"python-{platform.python_version()}-{_key(files)}"
     try:
         if _read(folder) is None:
@@ -114,7 +114,7 @@ def library(tell: Callable[[str], None] = lambda text: None) -> Text:
         ) from None
     found = _read(folder)
     if found is None:
-        raise BadData(f"the chunks in {str(folder)!r} do not last; is something removing them?")
+        raise BadData(f"the chunks in {str(folder)!r} are gone; is something removing them?")
     return found
 
 
@@ -134,7 +134,7 @@ def _key(files: Sequence[Path]) -> str:
 
 
 def _read(folder: Path) -> Text | None:
-    """What the folder holds, or None unless every chunk is there with its size."""
+    """Return the chunks in a folder; None unless every chunk is there with its size."""
     try:
         contents = json.loads((folder / _CONTENTS).read_text())
         sizes: dict[str, int] = contents["sizes"]
@@ -164,7 +164,7 @@ def _cut(files: Sequence[Path], folder: Path) -> None:
 
 
 def _put(part: Path, folder: Path) -> None:
-    """Rename, unless another process was faster; what it made is as good."""
+    """Rename, unless another process was faster; its result is equivalent."""
     try:
         part.rename(folder)
     except OSError:
@@ -174,7 +174,10 @@ def _put(part: Path, folder: Path) -> None:
 
 
 def _utf8(path: Path) -> bytes:
-    """The file's text with a newline at its end; nothing if it is not UTF-8, as some tests are."""
+    """Return a file's text with a newline at its end; nothing if it is not UTF-8.
+
+    Some of the library's tests aren't.
+    """
     text = path.read_bytes()
     try:
         text.decode()
@@ -184,6 +187,6 @@ def _utf8(path: Path) -> bytes:
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """The lines of a file, one by one."""
+    """Yield the lines of a file."""
     with opened(path) as file:
         yield from file

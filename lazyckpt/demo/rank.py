@@ -1,4 +1,4 @@
-"""One rank of the demo: `python -m lazyckpt.demo.rank`, told on stdin what to do."""
+"""One rank of the demo: `python -m lazyckpt.demo.rank`, with its task on stdin."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SAVES = 10  # steps from one state to the next
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank has to do.
+    """The task of one rank.
 
     Attributes:
         job: The text, and its order.
         rank: The number of this rank.
         size: The number of ranks.
         steps: The number of batches.
-        state: The state to begin with, of any number of ranks; None for the first line.
+        state: The state to start from, of any number of ranks; None to start at the first line.
         place: The address, port and secret with which the ranks meet.
     """
 
@@ -44,7 +44,7 @@ class Share:
 
     @property
     def pipeline(self) -> lz.Pipeline[list[Tokens]]:
-        """The rows of this rank; one rank makes each line, and sends it to all."""
+        """The rows of this rank; each line is computed by one rank, which sends it to all."""
         return (
             lines_pipeline(self.job, counted)
             | lz.shard(num_shards=self.size, index=self.rank)
@@ -65,7 +65,7 @@ class _Calls:
 
 
 def counted(line: bytes) -> Tokens:
-    """`tokenise`, counted."""
+    """Count a call, and tokenise."""
     with _Calls.lock:
         _Calls.number += 1
     return tokenise(line)
@@ -76,7 +76,7 @@ def digest(row: Tokens) -> str:
 
 
 def batches(share: Share, executor: lz.Executor | None = None) -> Iterator[tuple[list[str], Any]]:
-    """The digests of the rows of each step, and the run."""
+    """Yield the digests of the rows of each step, and the run."""
     state = share.state and lz.rebase(lz.State.from_json(share.state), share.pipeline)
     with lz.run(share.pipeline, state or None, executor=executor) as run:
         for batch in islice(run, share.steps):
@@ -84,7 +84,7 @@ def batches(share: Share, executor: lz.Executor | None = None) -> Iterator[tuple
 
 
 def main() -> None:
-    """Do the share that stdin says, and report each step on stdout."""
+    """Run the task given on stdin, and report each step on stdout."""
     share = Share.from_json(sys.stdin.readline())
     host, port, secret = share.place
     meeting = SocketMeeting(host, port, bytes.fromhex(secret), share.rank, share.size, 30.0)

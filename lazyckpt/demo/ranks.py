@@ -30,9 +30,9 @@ class Rank:
     Attributes:
         rows: The digests of its rows, in order.
         states: Its states, by the number of steps before them.
-        calls: The number of lines that it has made.
-        lost: Its words when it lost another rank.
-        has_ended: Whether it came to its own end.
+        calls: The number of lines that it has computed.
+        lost: Its message after it lost a different rank.
+        has_ended: True if it ended by itself.
     """
 
     def __init__(self, share: Share) -> None:
@@ -45,7 +45,7 @@ class Rank:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is ours alone
+            start_new_session=True,  # Ctrl-C reaches only this process
             env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
         )
         assert self.process.stdin is not None
@@ -65,7 +65,7 @@ class Rank:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if not line.endswith("\n"):  # it was killed amid it
+            if not line.endswith("\n"):  # it was killed while writing
                 return
             word, _, rest = line.strip().partition(" ")
             match word:
@@ -81,7 +81,7 @@ class Rank:
                     self.has_ended = True
 
     def join(self, seconds: float) -> None:
-        """Wait for its end."""
+        """Wait until it ends."""
         self._reader.join(seconds)
 
     def end(self) -> None:
@@ -95,46 +95,46 @@ class Rank:
 def demo_of_ranks(
     screen: Screen, data: Sequence[str] | None, size: int, lines: int, seed: int
 ) -> int:
-    """Run it; the status: 0 if the rows are those of one rank alone, 1 if not."""
+    """Run the demo; return 0 if the rows equal those of a single rank, else 1."""
     begun, fewer = monotonic(), size - 1
     screen.line(f"lazyckpt {lazyckpt.__version__}: kill one of {size} ranks, resume on {fewer}\n")
     text = library(screen.line) if data is None else users(data)
     job = Job.of(text, lines, seed)
     steps = min(lines, job.lines * job.epochs) // (2 * size * ROWS)
     if steps < 2 * SAVES:
-        raise ChildFailed(f"too few lines for {size} ranks; give it more --lines")
+        raise ChildFailed(f"too few lines for {size} ranks; pass more --lines")
     screen.line(f"{Share(job, 0, size, steps).pipeline!r}\n")
-    screen.line(f"{size} ranks: each line is made by one of them, and sent to all")
+    screen.line(f"{size} ranks: one of them computes each line, and sends it to all")
     first = _together(screen, job, size, steps, None, random.randrange(size))
     saved = max(set.intersection(*({*each.states} for each in first)))
     states = {each.states[saved] for each in first}
     state = states.pop()
-    screen.line(f"{plural(fewer, 'rank')} from the state that was saved after step {saved}")
+    screen.line(f"{plural(fewer, 'rank')}, from the state saved after step {saved}")
     second = _together(screen, job, fewer, steps, state, None)
     parts = [_dealt(first, saved), _dealt(second, steps)]
     alone = [_alone(job, None, len(parts[0])), _alone(job, state, len(parts[1]))]
     rows = [
         ("rows", f"{sum(map(len, parts)):,}", f"on {size} ranks, then on {fewer}"),
-        ("digest until then", *_compared(_digest(parts[0]), _digest(alone[0]))),
-        ("digest from then on", *_compared(_digest(parts[1]), _digest(alone[1]))),
+        ("digest up to the save", *_compared(_digest(parts[0]), _digest(alone[0]))),
+        ("digest after resuming", *_compared(_digest(parts[1]), _digest(alone[1]))),
         ("states of all ranks", f"{len(state)} bytes", "DIFFERENT" if states else "same"),
-        ("lines made, in sum", f"{sum(each.calls for each in first + second):,}",
-         f"with two buffers of {BUFFER:,}"),
+        ("lines computed", f"{sum(each.calls for each in first + second):,}",
+         f"including two buffers of {BUFFER:,}"),
     ]  # fmt: skip
     for name, value, remark in rows:
         screen.line(f"{name:<22} {value:>14}   {remark}")
-    screen.line(f"\nThe state, good for any number of ranks:\n{state}\n")
+    screen.line(f"\nThe state, for any number of ranks:\n{state}\n")
     if parts != alone or states:
         screen.line("NOT the same: the loss of a rank has changed the stream.")
         return 1
-    screen.line(f"The rows of one rank alone, in its order. {monotonic() - begun:.0f} s in all.")
+    screen.line(f"The same rows as one rank alone. {monotonic() - begun:.0f} seconds in total.")
     return 0
 
 
 def _together(
     screen: Screen, job: Job, size: int, steps: int, state: str | None, victim: int | None
 ) -> list[Rank]:
-    """Run all ranks to their end; kill one on the way, perhaps."""
+    """Run all ranks to their end, and kill one of them if `victim` is set."""
     secret = secrets.token_bytes()
     place = MeetingPlace("127.0.0.1", secret, size, _SILENCE)
     found: list[Rank] = []
@@ -176,13 +176,13 @@ def _watch(screen: Screen, found: list[Rank], victim: int | None, moment: int) -
 
 
 def _dealt(found: list[Rank], steps: int) -> list[str]:
-    """The rows of all ranks as one stream, which `shard` has dealt by turns."""
+    """Return the rows of all ranks as one stream, in the order in which `shard` has dealt them."""
     turns = zip(*(each.rows[: steps * ROWS] for each in found), strict=True)
     return [row for turn in turns for row in turn]
 
 
 def _alone(job: Job, state: str | None, count: int) -> list[str]:
-    """The same rows, as one rank alone yields them."""
+    """Return the same rows from a single rank."""
     return [row for rows, _ in batches(Share(job, 0, 1, count // ROWS, state)) for row in rows]
 
 

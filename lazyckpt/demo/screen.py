@@ -7,7 +7,7 @@ from time import monotonic
 
 
 class Screen:
-    """Lines that stay, and on a terminal one more that is overwritten."""
+    """Lines that stay, and on a terminal one more line that is overwritten."""
 
     def __init__(self) -> None:
         self._is_tty = sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""What the demo prints, and its verdict."""
+"""The output of the demo, and its verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lazyckpt.demo.trial import (
 
 
 class Progress:
-    """The losses of a run as they fall, and what is done to it."""
+    """The losses of a run, and the kills and resumes of it."""
 
     def __init__(self, screen: Screen, batches: int) -> None:
         self._screen = screen
@@ -38,7 +38,7 @@ class Progress:
         self._kills = 0
 
     def losses(self, event: Event) -> None:
-        """Tell of a run that is left alone."""
+        """Report an event of the uninterrupted run."""
         if isinstance(event, Learned):
             self._losses.append(event.loss)
             if _is_shown(event.batch):
@@ -47,13 +47,13 @@ class Progress:
             self._running(event)
 
     def kills(self, event: Event) -> None:
-        """Tell of a run that is killed."""
+        """Report an event of the run that is killed."""
         match event:
             case Learned():
                 self._running(event)
             case Killed(batch, saved, saving):
                 self._kills += 1
-                amid = ", amid the next" if saving else ""
+                amid = ", during the next" if saving else ""
                 self._line(
                     batch, f"kill {self._kills}, {batch - saved:,} after the last save{amid}"
                 )
@@ -61,9 +61,9 @@ class Progress:
                 self._line(batch, f"resumed in {seconds * 1000:.0f} ms")
 
     def again(self, kills: int) -> None:
-        """Tell that the run ended too soon."""
+        """Report that the run ended too soon."""
         self._kills = 0
-        self._screen.line(f"  ended after {kills} kills: once more, with kills closer together")
+        self._screen.line(f"  ended after {kills} kills: retrying with kills closer together")
 
     def _line(self, batch: int, text: str) -> None:
         self._screen.line(f"  batch {batch:>{self._width},}   {text}")
@@ -77,14 +77,14 @@ class Progress:
 
 
 def _is_shown(batch: int) -> bool:
-    """1, 3, 10, 30, 100 and so on."""
+    """Return whether a batch is 1, 3, 10, 30, 100 and so on."""
     return str(batch).rstrip("0") in ("1", "3")
 
 
 def demo(
     data: Sequence[str] | None, ranks: int | None = None, *, kills: int, lines: int, seed: int
 ) -> int:
-    """Train, left alone and killed; the status: 0 same, 1 not, 2 bad data, 130 Ctrl-C.
+    """Train, uninterrupted and killed; return 0 if equal, 1 if not, 2 for bad data, 130 for Ctrl-C.
 
     With ranks, one of them is killed, and nothing is trained.
     """
@@ -109,16 +109,16 @@ def _failed(screen: Screen, message: str, status: int) -> int:
 
 def _demo(screen: Screen, data: Sequence[str] | None, kills: int, lines: int, seed: int) -> int:
     begun = monotonic()
-    screen.line(f"lazyckpt {lazyckpt.__version__}: kill a training, resume it, lose nothing\n")
+    screen.line(f"lazyckpt {lazyckpt.__version__}: kill a training run, resume it, lose nothing\n")
     screen.status("  reading ...")
     text = library(screen.line) if data is None else users(data)
     job = Job.of(text, lines, seed)
     pipeline = pipeline_of(job)
-    screen.line(f"{_described(text, data is None)}, {job.epochs:,} times over\n")
+    screen.line(f"{_described(text, data is None)}, {plural(job.epochs, 'epoch')}\n")
     screen.line(f"{pipeline!r}\n")
     with tempfile.TemporaryDirectory(prefix="lazyckpt-") as folder:
         work = Path(folder)
-        screen.line(f"Left alone: {job.batches:,} batches; a model learns which byte comes next")
+        screen.line(f"Not killed: {job.batches:,} batches; a model learns to predict the next byte")
         whole = alone(job, work, Progress(screen, job.batches).losses)
         screen.line(_end(whole))
         screen.line(f"Killed with SIGKILL {kills} times, at random moments")
@@ -129,7 +129,7 @@ def _demo(screen: Screen, data: Sequence[str] | None, kills: int, lines: int, se
 
 
 def _end(trial: Trial) -> str:
-    return f"  batch {trial.batches:,}   {trial.loss:.3f} in the last one\n"
+    return f"  batch {trial.batches:,}   {trial.loss:.3f} in the last batch\n"
 
 
 def _described(text: Text, is_library: bool) -> str:
@@ -144,7 +144,7 @@ def _described(text: Text, is_library: bool) -> str:
 def _verdict(screen: Screen, job: Job, whole: Trial, cut: Trial, seconds: float) -> int:
     resumes = [1000 * resumed.seconds for resumed in cut.resumes]
     rows: list[tuple[str, str, str, str | bool]] = [
-        ("", "left alone", "killed", ""),
+        ("", "not killed", "killed", ""),
         _compared("batches", f"{whole.batches:,}", f"{cut.batches:,}"),
         ("kills", f"{len(whole.kills)}", f"{len(cut.kills)}", ""),
         ("seconds", f"{whole.seconds:.1f}", f"{cut.seconds:.1f}", ""),
@@ -158,12 +158,12 @@ def _verdict(screen: Screen, job: Job, whole: Trial, cut: Trial, seconds: float)
         screen.line(f"{name:<22} {left[:12]:>12} {right[:12]:>14}   {shown}".rstrip())
     screen.line(f"\nThe state, saved with the model:\n{cut.state}\n")
     if whole.batches != job.batches:
-        screen.line(f"NOT complete: the data makes {job.batches:,} batches.")
+        screen.line(f"NOT complete: the data has {job.batches:,} batches.")
         return 1
     if not all(found for *_, found in rows if isinstance(found, bool)):
-        screen.line("NOT the same: being killed has changed the training.")
+        screen.line("NOT the same: the kills have changed the result.")
         return 1
-    screen.line(f"The same, bit for bit. {seconds:.0f} seconds in all.")
+    screen.line(f"The same, bit for bit. {seconds:.0f} seconds in total.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The training that is killed: a pipeline, a model, and one file that holds the state of both."""
+"""The training run that is killed: a pipeline, a model, and one file with the state of both."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Say = Callable[..., None]
 
 BATCH = 256
 BUFFER = 8_192
-SAVES = 100  # in a whole run
+SAVES = 100  # saves per run
 _NEWLINE = np.frombuffer(b"\n", np.uint8)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to train on, and in what order."""
+    """The data to train on, and their order."""
 
     folder: str
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class Job:
 
     @staticmethod
     def of(text: Text, lines: int, seed: int) -> Job:
-        """A job of about so many lines, in whole epochs."""
+        """Return a job of about `lines` lines, in whole epochs."""
         epochs = max(1, round(lines / text.lines))
         return Job(str(text.folder), text.names, text.lines, epochs, seed)
 
@@ -48,7 +48,7 @@ class Job:
 
     @property
     def stride(self) -> int:
-        """Batches from one save to the next."""
+        """The number of batches between saves."""
         return max(1, self.batches // SAVES)
 
     def to_json(self) -> str:
@@ -61,12 +61,12 @@ class Job:
 
 
 def tokenise(line: bytes) -> Tokens:
-    """A line's bytes, with one newline at the end."""
+    """Return a line's bytes, with one newline at the end."""
     return np.frombuffer(line.rstrip(b"\r\n") + b"\n", np.uint8)
 
 
 def lines_pipeline(job: Job, tokenise: Callable[[bytes], Tokens] = tokenise) -> lz.Pipeline[Tokens]:
-    """Lines of all chunks in random order, a new one in each epoch, as bytes."""
+    """Return the lines of all chunks in random order, a new one in each epoch, as bytes."""
     folder, chunks = Path(job.folder), list(job.names)
 
     def read_lines(chunk: str) -> Iterator[bytes]:
@@ -83,19 +83,19 @@ def lines_pipeline(job: Job, tokenise: Callable[[bytes], Tokens] = tokenise) -> 
 
 
 def pipeline_of(job: Job) -> lz.Pipeline[Tokens]:
-    """The lines, as batches of bytes."""
+    """Return the lines as batches of bytes."""
     return lines_pipeline(job) | lz.batch(BATCH, collate=join)
 
 
 def join(lines: list[Tokens]) -> Tokens:
-    """Lines as one text, which begins after a newline."""
+    """Concatenate lines to one text that begins after a newline."""
     return np.concatenate([_NEWLINE, *lines])
 
 
 class Bigrams:
-    """Which byte comes next, given the last one: softmax regression, learnt by Adagrad.
+    """Prediction of the next byte from the last one: softmax regression, trained by Adagrad.
 
-    Counts and element-wise arithmetic only: no BLAS, whose sums depend on threads.
+    It uses only counts and element-wise arithmetic, not BLAS, whose sums depend on threads.
     Adagrad: Duchi, Hazan, Singer, 2011.
     """
 
@@ -111,7 +111,7 @@ class Bigrams:
         return Bigrams(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
 
     def learn(self, text: Tokens) -> float:
-        """One step down the gradient; the loss before it, in bits per byte."""
+        """Take one gradient step; return the loss before it, in bits per byte."""
         pairs = text[:-1].astype(np.intp) * 256 + text[1:]
         counts = np.bincount(pairs, minlength=65_536).reshape(256, 256)
         seen = np.flatnonzero(counts.any(axis=1))
@@ -134,7 +134,7 @@ class Bigrams:
 class Checkpoint:
     """All that a training run needs to resume: the model, the pipeline's state, a running digest.
 
-    `digest` is the SHA-256 of the digest before and the batch, from the first batch on.
+    `digest` is the SHA-256 of the previous digest and the batch, starting with the first batch.
     """
 
     model: Bigrams
@@ -142,7 +142,7 @@ class Checkpoint:
     digest: bytes = bytes(32)
 
     def save(self, path: Path) -> None:
-        """Write to a file beside it, then rename: a kill leaves the old one or the new one."""
+        """Write to a file next to it, then rename: a kill leaves either the old or the new file."""
         part = path.with_name(path.name + ".part")
         with part.open("wb") as file:
             np.savez(
@@ -167,12 +167,12 @@ class Checkpoint:
 
 
 def train(job: Job, path: Path, say: Say) -> None:
-    """Train from the checkpoint at `path` to the end, saving now and then.
+    """Train from the checkpoint at `path` to the end, with regular saves.
 
     Args:
-        job: What to train on.
-        path: The checkpoint's file; without one, training begins.
-        say: Called with what happens: `start BATCH`, `first SECONDS`, `batch BATCH LOSS`,
+        job: The data to train on.
+        path: File of the checkpoint; if it doesn't exist, training begins.
+        say: Function called with the events: `start BATCH`, `first SECONDS`, `batch BATCH LOSS`,
             `save BATCH`, `saved BATCH`.
     """
     pipeline = pipeline_of(job)
@@ -197,13 +197,13 @@ def train(job: Job, path: Path, say: Say) -> None:
 
 
 def main() -> int:
-    """Train the job that the command line names, and report on stdout."""
+    """Train the job named on the command line, and report on stdout."""
     if len(sys.argv) != 3:
         sys.exit("python -m lazyckpt.demo is run by lazyckpt demo, with a JOB and a CHECKPOINT")
     job, path = Path(sys.argv[1]), Path(sys.argv[2])
     try:
         train(Job.from_json(job.read_text()), path, lambda *words: print(*words, flush=True))
-    except BrokenPipeError:  # whoever started this is gone
+    except BrokenPipeError:  # the parent process is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""A training in a child process, left alone or killed, and what was seen of it."""
+"""A training run in a child process, uninterrupted or killed, and its reports."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from lazyckpt.demo.training import Checkpoint, Job
 
 PROGRAM = ["-m", "lazyckpt.demo"]
 ATTEMPTS = 10
-_SILENCE = 300.0  # seconds without a word, after which a child counts as stuck
-_WITHIN = 0.7  # of a run's time: when all kills are made
+_SILENCE = 300.0  # seconds without output after which a child counts as stuck
+_WITHIN = 0.7  # share of a run's time in which all kills happen
 
 
 class ChildFailed(Exception):
-    """The training ended otherwise than by itself or by our kill."""
+    """The training run ended, but neither by itself nor by a kill."""
 
 
 @dataclass(frozen=True)
 class Killed:
-    """Where a kill hit: the last batch trained on, the last one saved, whether amid a save."""
+    """A kill: the last batch trained on, the last one saved, and whether a save was in progress."""
 
     batch: int
     saved: int
@@ -56,20 +56,20 @@ Tell = Callable[[Event], None]
 
 @dataclass
 class Trial:
-    """One training, from the first batch to the last, in as many lives as it took."""
+    """One training run, from the first batch to the last, in as many processes as it needed."""
 
-    seconds: float = 0.0  # of training, without the starts of processes
+    seconds: float = 0.0  # time of training, without starting processes
     kills: list[Killed] = field(default_factory=list)
     resumes: list[Resumed] = field(default_factory=list)
     batches: int = 0
     loss: float = 0.0
     digest: str = ""
     parameters: str = ""
-    state: str = ""  # the longest that was resumed from, or at the end
+    state: str = ""  # the longest state: one that was resumed from, or the last
     size: int = 0  # bytes of the checkpoint file
 
     def note(self, path: Path) -> None:
-        """Take over what the checkpoint file says."""
+        """Take over the values in the checkpoint file."""
         at = Checkpoint.load(path)
         self.batches, self.digest = at.state.items, at.digest.hex()
         self.parameters = at.model.digest()
@@ -78,7 +78,7 @@ class Trial:
 
 
 class Child:
-    """A training process, gone when the block is left: its words as they come, and its end."""
+    """A training process and its output; it ends when the block is left."""
 
     def __init__(self, job: Job, checkpoint: Path) -> None:
         told = checkpoint.with_suffix(".json")
@@ -89,13 +89,13 @@ class Child:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            start_new_session=True,  # Ctrl-C is ours alone
+            start_new_session=True,  # Ctrl-C reaches only this process
             env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
         )
         self._words: SimpleQueue[list[str]] = SimpleQueue()
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.moment: float | None = None  # at which to kill it
+        self.moment: float | None = None  # the time at which to kill it
         self.killed = False
 
     def _read(self) -> None:
@@ -106,14 +106,14 @@ class Child:
         self._words.put([])
 
     def words(self) -> Iterator[list[str]]:
-        """What the child says, line by line, to its end; it is killed when `moment` comes."""
+        """Yield the child's output, line by line, to its end; kill the child at `moment`."""
         while True:
             left = _SILENCE if self.moment is None else self.moment - monotonic()
             try:
                 words = self._words.get(timeout=max(0.0, left))
             except Empty:
                 if self.moment is None:
-                    raise ChildFailed(f"the training said nothing for {_SILENCE:.0f} s") from None
+                    raise ChildFailed(f"the training was silent for {_SILENCE:.0f} s") from None
                 self._kill()
                 continue
             if not words:
@@ -127,7 +127,7 @@ class Child:
         self.moment, self.killed = None, True
 
     def ended(self) -> bool:
-        """True if it came to its own end, False if our kill was the end."""
+        """Return True if it ended by itself, False if it was killed."""
         status = self.process.wait(timeout=_SILENCE)
         if status == 0:
             return True
@@ -150,7 +150,7 @@ class Child:
 
 
 def alone(job: Job, work: Path, tell: Tell) -> Trial:
-    """The training, left alone."""
+    """Run the training uninterrupted."""
     path = work / "alone.npz"
     trial = Trial()
     _live(trial, job, path, None, tell)
@@ -160,10 +160,10 @@ def alone(job: Job, work: Path, tell: Tell) -> Trial:
 def interrupted(
     job: Job, work: Path, kills: int, seconds: float, tell: Tell, again: Callable[[int], None]
 ) -> Trial:
-    """The training, killed so often at random moments of the seconds that it takes.
+    """Run the training, killed `kills` times at random moments within `seconds`.
 
-    Where it ends before the last kill, all begins again, with kills closer
-    together; `again` is called with how many there were.
+    If it ends before the last kill, it starts again with kills closer together; `again` is called
+    with the number of kills before that.
     """
     path = work / "killed.npz"
     for attempt in range(ATTEMPTS):
@@ -175,11 +175,11 @@ def interrupted(
         if _is_through(trial, job, path, lives, tell):
             return trial
         again(len(trial.kills))
-    raise ChildFailed(f"too short a training to be killed {kills} times; give it more --lines")
+    raise ChildFailed(f"the training is too short for {kills} kills; pass more --lines")
 
 
 def _is_through(trial: Trial, job: Job, path: Path, lives: Sequence[float], tell: Tell) -> bool:
-    """Kill after each of the times; False if the training came to its end before."""
+    """Kill it after each of the times; return False if it ended before the last kill."""
     for seconds in lives:
         if _live(trial, job, path, seconds, tell):
             return False
@@ -187,7 +187,7 @@ def _is_through(trial: Trial, job: Job, path: Path, lives: Sequence[float], tell
 
 
 def _live(trial: Trial, job: Job, path: Path, seconds: float | None, tell: Tell) -> bool:
-    """One life of the training, of so many seconds; True if nothing is left to do."""
+    """Run one process of the training, for so many seconds; return True if it has finished."""
     batch = 0
     saving = False
     begun = monotonic()

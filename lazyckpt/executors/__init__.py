@@ -1,1 +1,1 @@
-"""How items are made: by whom, where, and how far ahead of the consumer."""
+"""Executors: they decide where items are computed, and how far ahead of the consumer."""

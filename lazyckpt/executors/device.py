@@ -1,4 +1,4 @@
-"""Moves items to a device: `to_device`, around any other executor."""
+"""An executor that moves the items of any executor to a device: `to_device`."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ Arrival = Callable[[], Any]
 
 
 def to_device(executor: Executor, device: torch.device | str | int) -> Executor:
-    """Make items with another executor, and move their arrays and tensors to a device.
+    """Compute items with `executor`, and move their arrays and tensors to a device.
 
-    Tensors and NumPy arrays of numbers become tensors there, also within dicts,
-    lists, tuples and named tuples; all else stays as it is. Otherwise items, order
-    and states are those of the executor.
+    Tensors and numeric NumPy arrays become tensors on the device, also inside dicts, lists,
+    tuples and named tuples. Everything else is unchanged, and so are the order of the items
+    and the states.
 
-    To a CUDA device an item is copied from pinned memory, on a stream of its own
-    and one item ahead: while the consumer computes with one, the next is on its
-    way. Its tensors are ready for the stream that is current where the consumer
-    asks for the item. On the CPU only arrays that can't be written to are copied.
+    For a CUDA device, each item is copied from pinned memory on a separate stream, one item
+    ahead: the next item is copied while the consumer computes with the current one. The
+    tensors are ready for the stream that is current when the consumer asks for the item. For
+    the CPU, tensors share the memory of arrays; only arrays that can't be shared are copied,
+    such as read-only ones.
 
-    Memory: two items on the device, and as much pinned memory.
+    Memory: two items on the device, and the same amount of pinned memory.
 
     Args:
-        executor: Any executor, `inline()` too.
-        device: As torch names it: "cuda", "cuda:1", "cpu", or a `torch.device`.
+        executor: Any executor, including `inline()`.
+        device: A device as torch names it: "cuda", "cuda:1", "cpu", or a `torch.device`.
 
     Returns:
         An executor.
 
     Raises:
-        ArgumentError: torch is missing, or has no such device.
+        ArgumentError: If torch is not installed or has no such device.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source([[1.0, 2.0], [3.0, 4.0]]) | lz.batch(2, collate=lz.stack)
@@ -65,9 +66,9 @@ def to_device(executor: Executor, device: torch.device | str | int) -> Executor:
 
 
 def executor_check(value: Any) -> Executor:
-    """An executor, for `checked`."""
+    """Return an executor, for `checked`."""
     if not isinstance(value, Executor):
-        raise Unfit("an executor, as inline() or threads(2)")
+        raise Unfit("an executor, such as inline() or threads(2)")
     return value
 
 
@@ -99,7 +100,7 @@ class ToDevice(Executor):
 
     def explain(self, chain: Chain) -> list[Part]:
         device = self.arguments["device"]
-        how = "on a stream of its own, one item ahead" if _is_cuda(device) else "as it is delivered"
+        how = "on a separate stream; prefetch 1" if _is_cuda(device) else "on delivery; no prefetch"
         return [*self.arguments["executor"].explain(chain), ((f"copy to {device!r}",), how, ())]
 
     def memory(self, chain: Chain) -> list[str]:
@@ -112,7 +113,7 @@ def _is_cuda(device: str) -> bool:
 
 
 class _Session(Session):
-    """Around the session of another executor, or around the pipeline itself if that has none."""
+    """A session around the session of another executor, or around the pipeline if it has none."""
 
     def __init__(
         self,
@@ -139,15 +140,15 @@ class _Session(Session):
 
 
 class DevicePrefetcher:
-    """Sends items to a device before they are asked for.
+    """Sends items to a device before the consumer asks for them.
 
     Args:
-        machine: Gives the items.
-        position: Where to begin.
-        transfer: How they get there.
-        gate: Whether any may be sent ahead.
-        fill: Has them made ahead.
-        skip_log: What was left out before them.
+        machine: Machine that yields the items.
+        position: Position to start from.
+        transfer: Moves items to the device.
+        gate: Whether items may be sent ahead.
+        fill: Starts prefetching in the inner session; None if there is none.
+        skip_log: Log of the records skipped before the items.
     """
 
     def __init__(
@@ -161,8 +162,8 @@ class DevicePrefetcher:
     ) -> None:
         self._machine, self._transfer, self._gate, self._fill = machine, transfer, gate, fill
         self._skip_log = skip_log
-        self._reached = position  # after the last item delivered
-        self._sent = position  # after the last one sent off
+        self._reached = position  # after the last item that was delivered
+        self._sent = position  # after the last item that was sent
         self._under_way: deque[tuple[Arrival, Position, Skipped]] = deque()
         self._flow: Flow[Any] | None = None
         self._items: Iterator[Any] = iter(())
@@ -182,8 +183,8 @@ class DevicePrefetcher:
         return len(self._under_way)
 
     def suspend(self) -> None:
-        """Close what the items come from; the next one opens it again where it was left."""
-        if self._fill is None:  # of workers it keeps what they have ready
+        """Close the flow of items; the next item reopens it at the same position."""
+        if self._fill is None:  # with workers, the flow stays open and keeps their items
             self._flow, self._items = None, iter(())
 
     def _deliver(self) -> Iterator[Any]:
@@ -193,12 +194,12 @@ class DevicePrefetcher:
             while not is_over and len(self._under_way) < most:
                 try:
                     is_over = not self._send()
-                except Exception as error:  # those before it come first
+                except Exception as error:  # raised after the items before it
                     is_over, failure = True, error
             if self._under_way:
                 arrival, reached, skipped = self._under_way.popleft()
                 item = arrival()
-                # Between these and where it is delivered nothing can interrupt.
+                # No interrupt can come between these assignments and the `yield`.
                 self._reached, self._skip_log.delivered = reached, skipped
                 yield item
                 del item
@@ -209,8 +210,8 @@ class DevicePrefetcher:
                 return
 
     def _send(self) -> bool:
-        """Send off the next item, if there is one."""
-        flow = self._flow  # which a signal's handler may close
+        """Send the next item; return whether there was one."""
+        flow = self._flow  # a local name, as a signal handler may close it
         if flow is None:
             self._flow = flow = self._machine.flow(raise_or_position(self._sent))
             self._items = iter(flow)
@@ -227,7 +228,7 @@ class DeviceTransfer:
     """Moves items to a device.
 
     Attributes:
-        is_ahead: Whether to send an item before it is asked for.
+        is_ahead: If True, send an item before the consumer asks for it.
     """
 
     is_ahead = False
@@ -238,7 +239,7 @@ class DeviceTransfer:
         self._shown = shown
 
     def send(self, item: Any) -> Arrival:
-        """Send an item off; the result waits for it, and is called in the consumer's thread."""
+        """Send an item; the consumer's thread calls the result to wait for its arrival."""
         try:
             return self._send(item)
         except Exception as error:
@@ -250,7 +251,7 @@ class DeviceTransfer:
 
 
 class CudaTransfer(DeviceTransfer):
-    """Copies on a stream of its own; the consumer's stream waits for what it gets, no more."""
+    """Copies on a separate stream; the consumer's stream waits only for the items it gets."""
 
     is_ahead = True
 
@@ -281,16 +282,16 @@ class CudaTransfer(DeviceTransfer):
             stream = self._cuda.current_stream(self._device)
             stream.wait_event(copied)
             for tensor in moved:
-                tensor.record_stream(stream)  # else its memory is free for the next copy too soon
+                tensor.record_stream(stream)  # otherwise the next copy reuses its memory too soon
             return sent
 
         return arrive
 
 
 def move_tensors(move: Callable[[Any], Any], item: Any, torch: Any) -> Any:
-    """An item with its tensors and arrays moved, in new containers."""
+    """Return an item with its tensors and arrays moved, in new containers."""
     if type(item) in (np.ndarray, np.memmap) and item.dtype.kind in "biufc":
-        with suppress(TypeError):  # of a type that torch lacks
+        with suppress(TypeError):  # torch lacks this dtype
             return move(torch.from_numpy(_shareable(item)))
     if isinstance(item, torch.Tensor):
         return move(item)
@@ -298,9 +299,9 @@ def move_tensors(move: Callable[[Any], Any], item: Any, torch: Any) -> Any:
 
 
 def map_values(fn: Callable[[Any], Any], item: Any) -> Any:
-    """A new container with `fn` of each value of a mapping, list, tuple or named tuple.
+    """Apply `fn` to each value of a mapping, list, tuple or named tuple; return a new container.
 
-    What is none of these comes back as it is.
+    Any other object is returned unchanged.
     """
     if isinstance(item, MutableMapping):
         moved = copy.copy(item)
@@ -313,7 +314,7 @@ def map_values(fn: Callable[[Any], Any], item: Any) -> Any:
 
 
 def _shareable(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, or a copy where a tensor can't share its memory."""
+    """Return the array, or a copy if a tensor can't share its memory."""
     if not array.dtype.isnative:
         return array.astype(array.dtype.newbyteorder("="))
     if array.flags.writeable and not any(s < 0 or s % array.itemsize for s in array.strides):

@@ -1,4 +1,4 @@
-"""Executors as values: who makes a run's items, and what is done where."""
+"""The base class of executors, which are values: where a run's items are computed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from lazyckpt.errors import ArgumentError
 if TYPE_CHECKING:
     from lazyckpt.executors.session import Session
 
-# Stages as they are shown, those of pipelines that are joined indented; where they run; and
-# the stages themselves, none for what is left out.
+# Stages as text, indented for joined pipelines; the place where they run; and the stages
+# themselves, empty for a line that sums up other pipelines.
 Part = tuple[tuple[str, ...], str, tuple[Call, ...]]
 
 _option = inspect.Parameter("option", inspect.Parameter.KEYWORD_ONLY)
 
 
 class Executor(Frozen):
-    """How a run's items are made. It changes no item, order or state.
+    """Computes the items of a run. It changes no item, no order and no state.
 
-    An executor is a value, as pipelines are: frozen, compared by value, picklable
-    where its arguments are.
+    Like a pipeline, an executor is a value: frozen, compared by value, and picklable if its
+    arguments are.
     """
 
     __slots__ = ("arguments", "public")
@@ -39,16 +39,16 @@ class Executor(Frozen):
         object.__setattr__(self, "arguments", arguments)
 
     def open(self, chain: Chain) -> Session | None:
-        """Begin to work on a pipeline; None where the consumer does all of it."""
+        """Start a session for a pipeline. None if the consumer computes all items itself."""
         return None
 
     def explain(self, chain: Chain) -> list[Part]:
-        """Which stages run together, and where."""
-        where = "in the consumer's thread, when asked for; nothing ahead"
+        """Return the groups of stages that run together, and where each group runs."""
+        where = "in the consumer's thread, on demand; no prefetch"
         return [(tuple(map(repr, chain.written)), where, chain.calls)]
 
     def memory(self, chain: Chain) -> list[str]:
-        """What is held ahead beyond what `explain` counts."""
+        """Describe the memory used by prefetched items beyond the counts in `explain`."""
         return []
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ def _restored(
 
 
 def as_executor(value: Any) -> Executor | None:
-    """The value, if it is an executor or None; an `ArgumentError` for anything else."""
+    """Return the value if it is an executor or None; raise `ArgumentError` otherwise."""
     if value is None or isinstance(value, Executor):
         return value
     remedy = ""

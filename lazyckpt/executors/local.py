@@ -1,4 +1,4 @@
-"""The executors of one machine: `inline`, `threads`, `processes`."""
+"""Executors on this machine: `inline`, `threads`, `processes`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lazyckpt.executors.pools.threads import ThreadPool
 
 
 def inline() -> Executor:
-    """Make items in the consumer's thread, when it asks for them. The default.
+    """Compute items in the consumer's thread, when it asks for them. The default.
 
     Returns:
         An executor.
@@ -48,36 +48,36 @@ def threads(
     timeout: float | None = None,
     worker_init: Callable[[int], Any] | None = None,
 ) -> PoolSpec:
-    """Make items ahead, in threads of this process.
+    """Compute items ahead of the consumer, in threads of this process.
 
     Threads suit work that waits or releases the GIL: reading, decoding, NumPy.
 
-    Small items come in chunks, of up to 16,384 items, 256 KiB and 32 ms, and two
-    chunks a worker are held ready.
+    Small items travel in chunks of up to 16,384 items, 256 KiB and 32 ms of work. Two chunks
+    per worker are held ready.
 
-    Workers make what comes of an item, by `map`, `filter` or `flat_map`, beside each
-    other. What depends on the items before runs in one more thread, see `explain`.
+    Workers run `map`, `filter` and `flat_map` in parallel, each on its own item. Stages that
+    need items in order run in one separate thread; `lz.explain` shows which.
 
-    Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
-    for each worker one item, or three chunks of small ones. What comes of an item, where that is
-    many, comes in parts of 1 MiB or one item, of which those of small items fill up to
-    4.5 MiB for each worker. Pipelines that are joined share that, as what joins them
-    chooses its next items where it knows them, and each has at least one item.
+    Memory: each segment run by workers (see `explain`) holds `buffer_size` items, plus one
+    item per worker, or three chunks of small items per worker. If one input has many outputs,
+    they travel in parts of at most 1 MiB or one item; parts of small items fill up to 4.5 MiB
+    per worker. Joined pipelines share these limits, each with at least one item. If the
+    choices of the join are known in advance, each pipeline's share follows them.
 
     Args:
-        workers: How many threads. One runs the whole pipeline beside the consumer;
-            several make items at the same time, which still come in order.
-        buffer_size: How many items to hold ready.
-        gated: Whether to make only what is waited for, and what
+        workers: Number of threads. A single thread runs the whole pipeline. Several compute
+            items in parallel and deliver them in order.
+        buffer_size: Number of items to hold ready.
+        gated: If True, compute only items that the consumer waits for, and those that
             `Run.allow_buffering` allows.
-        timeout: Seconds to wait for an item before `WorkerTimeout`.
-        worker_init: Called in each thread that starts, with its number from 0.
+        timeout: Seconds to wait for an item before raising `WorkerTimeout`.
+        worker_init: Function called in each thread that starts, with its number from 0.
 
     Returns:
         An executor.
 
     Raises:
-        ArgumentError: An argument is out of range.
+        ArgumentError: If an argument is out of range.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(lambda x: x * x)
@@ -97,7 +97,7 @@ def threads(
 
 
 def start_method(value: object) -> str:
-    """One of multiprocessing's."""
+    """Return a start method of multiprocessing, for `checked`."""
     methods = ("fork", "forkserver", "spawn")
     if value not in methods:
         raise Unfit(" or ".join(map(repr, methods)))
@@ -129,69 +129,68 @@ def processes(
     worker_init: Callable[[int], Any] | None = None,
     library_threads: int | None = 1,
 ) -> PoolSpec:
-    """Make items ahead, in processes of this machine.
+    """Compute items ahead of the consumer, in processes on this machine.
 
-    Processes suit work that is Python code. Arrays, CPU tensors and large messages come
-    through shared memory, and the rest through pipes. Functions are pickled once; lambdas
-    and closures need cloudpickle, or fork. So are the data of a source: all workers have its
-    arrays and the items of its lists in the same memory. Threads of runs rest while workers
-    are forked.
+    Processes suit work that is Python code. Arrays, CPU tensors and large messages travel
+    through shared memory, everything else through pipes. Functions and the data of sources
+    are pickled once; all workers read a source's arrays and list items from the same memory.
+    Lambdas and closures need cloudpickle, or fork. While workers are forked, lazyckpt's own
+    threads pause.
 
-    Workers make what comes of an item, by `map`, `filter` or `flat_map`, beside each
-    other. What depends on the items before, as in a buffer or a packed row, runs in
-    one more process, see `explain`, which is worker number `workers`; what that has
-    ready is made again if the run is left and entered.
+    Workers run `map`, `filter` and `flat_map` in parallel, each on its own item. Stages that
+    need items in order, such as a buffer or a packing stage, run in one separate process (see
+    `explain`), which is worker number `workers`. If the run is closed and reopened, items
+    that this process held ready are computed again.
 
-    Your functions always run in workers, so a crash can't end the program that trains. To
-    send an item takes a microsecond or more: if it is cheaper to make, use `inline()`, and
-    see what `lazyckpt.profile` says. Each item arrives as an object of its own: writing into it
+    Your functions always run in workers, so a crash can't end the training process. Sending
+    an item takes a microsecond or more; if computing it is cheaper, use `inline()`.
+    `lazyckpt.profile` measures this. Each item arrives as a separate object: writing into it
     changes no other item, even if a function returned the same array twice.
 
-    The global generators of Python, NumPy and torch are seeded by chance in each worker
-    before `worker_init`, so that no two draw the same; `random_map` gives draws that a
-    resume repeats.
+    Each worker seeds the global random generators of Python, NumPy and torch differently,
+    before `worker_init`. For random numbers that a resume repeats, use `random_map`.
 
-    A worker that dies is a `WorkerDied` at the item that it was making, behind those
-    made before; the run can go on, with new workers. With `on_error="skip"` that item
-    is left out, as is one that hangs, where its function may leave out what fails; it is
-    tried again before that, at least once. With forkserver and spawn, guard
-    the main part of a script with `if __name__ == "__main__"`, as multiprocessing
-    requires; one without is refused.
+    If a worker dies, `WorkerDied` is raised at the item that it was computing, after all
+    earlier items. The run can continue, with new workers. With `on_error="skip"`, an item
+    that kills or hangs its worker is tried again at least once and then skipped, if its stage
+    may skip items that fail. With forkserver and spawn, guard the main part of a script with
+    `if __name__ == "__main__"`, as multiprocessing requires; a script without it is refused.
 
-    Small items come in chunks, of up to 16,384 items, 256 KiB and 32 ms, and two
-    chunks a worker are held ready.
+    Small items travel in chunks of up to 16,384 items, 256 KiB and 32 ms of work. Two chunks
+    per worker are held ready.
 
-    Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
-    for each worker three: one that it makes, one on its way, and one in a slot that
-    comes free; in place of one there may be a chunk of small ones. What comes of an
-    item, where that is many, comes in parts of 1 MiB or one item, of which those of small items
-    fill up to 4.5 MiB for each worker. Pipelines that are joined share that, as what
-    joins them chooses its next items where it knows them, and each has at least one item.
-    Shared memory holds what has arrays of 16 KiB or more, with up to four messages of
-    each worker that you keep; of others you have copies. It is freed when the run is left.
+    Memory: each segment run by workers (see `explain`) holds `buffer_size` items, plus three
+    items per worker: one being computed, one in transit, and one in a slot about to be freed.
+    A chunk of small items counts as one item. If one input has many outputs, they travel in
+    parts of at most 1 MiB or one item; parts of small items fill up to 4.5 MiB per worker.
+    Joined pipelines share these limits, each with at least one item. If the choices of the
+    join are known in advance, each pipeline's share follows them. Messages with arrays of
+    16 KiB or more lie in shared memory, including up to four messages per worker that you
+    keep; if you keep more, they are copied. Shared memory is freed when the run is closed.
 
     Args:
-        workers: How many processes. One runs the whole pipeline beside the consumer;
-            several make items at the same time, which still come in order.
-        buffer_size: How many items to hold ready.
+        workers: Number of processes. A single process runs the whole pipeline. Several
+            compute items in parallel and deliver them in order.
+        buffer_size: Number of items to hold ready.
         start_method: "fork", "forkserver" or "spawn". None is multiprocessing's
-            default; if that is fork, and other software has threads which may hold
-            locks, a warning says so once.
-        shared_memory: Whether arrays go through it, or are pickled too.
-        gated: Whether to make only what is waited for, and what
+            default; if that is fork, and other software has threads that may hold
+            locks, a warning is issued once.
+        shared_memory: If True, send arrays through shared memory instead of pickling them.
+        gated: If True, compute only items that the consumer waits for, and those that
             `Run.allow_buffering` allows.
-        timeout: Seconds that an item may take before `WorkerTimeout`; twice that and one
-            more where the process hangs that reads what depends on the items before.
-        retries: How often an item is tried again at which a worker died or hung, by
-            itself and with new workers.
-        worker_init: Called in each worker that starts, with its number from 0.
-        library_threads: Threads of BLAS, OpenMP and torch in a worker; None leaves them.
+        timeout: Seconds that an item may take before `WorkerTimeout` is raised. For the
+            process that runs stages in order: twice that, plus one second.
+        retries: Number of times that an item is tried again, alone and with new workers, if
+            its worker died or hung.
+        worker_init: Function called in each worker that starts, with its number from 0.
+        library_threads: Number of BLAS, OpenMP and torch threads per worker. None keeps the
+            defaults of these libraries.
 
     Returns:
         An executor.
 
     Raises:
-        ArgumentError: An argument is out of range.
+        ArgumentError: If an argument is out of range.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(str)
@@ -212,10 +211,10 @@ def processes(
     )
 
     def start_each(handlers: list[Handler]) -> list[WorkerPool]:
-        pickled: list[Any] = []  # once for all of them
+        pickled: list[Any] = []  # shared by all pools, so that handlers are pickled once
         return [start(handlers, 1, number=n, shared=pickled) for n in range(workers)]
 
-    patience = timeout and 2 * timeout + 1  # for its workers are late before it is
+    patience = timeout and 2 * timeout + 1  # so that its workers time out first
     return PoolSpec(
         start,
         workers,

@@ -1,4 +1,4 @@
-"""Tasks under way: submitted in the order of their items, as far ahead as they may be."""
+"""Tasks in flight: submitted in the order of their items, as far ahead as allowed."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool,
 from lazyckpt.failures.marks import behind_others, marks_of
 from lazyckpt.failures.skip_log import SkipLog
 
-_MOST_RUNS = 128  # that are looked at, whether one can be continued
+_MOST_RUNS = 128  # runs to check for a part that can be continued
 
 End: TypeAlias = Callable[[], Position]
-"""Returns the position at the end of the chunk at hand, from which tasks are generated."""
+"""Returns the position at the end of the current chunk, from which tasks are generated."""
 
 
 class Work(NamedTuple):
-    """What a pool makes.
+    """The work of a pool.
 
     Attributes:
         pool: The workers.
-        gate: Says whether items may be made ahead.
-        handler: The number of the workers' handler for it.
+        gate: Says whether items may be computed ahead.
+        handler: The number of the workers' handler for this work.
         generate: Generates the tasks from a position on.
-        calls: The stages that they run.
+        calls: The stages that the tasks run.
         rereader: Finds the positions that outcomes lack.
-        skip_log: Where what was left out is counted, once its items are delivered.
-        inner_log: Where what was left out is logged, as its items are given.
-        share: The part of the buffer that the tasks have.
-        holds_items: Whether tasks hold what they are made of, so that it isn't read again.
+        skip_log: Log that counts skipped records once their items are delivered.
+        inner_log: Log that records skipped records as their items are yielded.
+        share: The tasks' share of the buffer.
+        holds_items: If True, tasks contain their input items, so that these aren't read again.
     """
 
     pool: WorkerPool
@@ -64,12 +64,12 @@ class Work(NamedTuple):
 
 
 class Lookahead:
-    """The tasks that make the items after the chunk at hand, and their outcomes in order.
+    """The tasks for the items after the current chunk, and their outcomes in order.
 
-    An interrupt may leave it in any state. After `begin` it knows only the chunk at hand.
+    An interrupt may leave it in any state. `begin` restores a valid one, with no tasks.
 
     Attributes:
-        gate: Says whether items may be made ahead.
+        gate: Says whether items may be computed ahead.
     """
 
     def __init__(self, work: Work) -> None:
@@ -77,7 +77,7 @@ class Lookahead:
         pool, gate = work.pool, work.gate
         self._pool, self.gate, self._handler = pool, gate, work.handler
         self._generate, self._calls, self._share = work.generate, work.calls, work.share
-        self._is_stream = work.generate is stream_tasks  # one worker continues where it is
+        self._is_stream = work.generate is stream_tasks  # one worker continues from its position
         self._holds_items = work.holds_items
         self._sizer = ChunkSizer(
             pool.workers,
@@ -89,10 +89,9 @@ class Lookahead:
         )
         self._queue: deque[tuple[Task, PendingTask | Exception | None]] = deque()
         self._tasks: Tasks | None
-        self._generation: int  # of the pool, when tasks were submitted last
+        self._generation: int  # of the pool, when tasks were last submitted
         self._is_over: bool  # whether there are no more tasks
-        # By stage how many records were left out before the run whose parts come, and before
-        # the next one.
+        # By stage, the number of records skipped before the current run, and before the next.
         self._left_out: dict[int, int]
         self._left_out_then: dict[int, int]
         self.begin()
@@ -104,7 +103,7 @@ class Lookahead:
 
     @property
     def ready(self) -> int:
-        """The number of items that are made already, from the next one on."""
+        """The number of items that are ready, from the next item on."""
         found = 0
         for task, pending in tuple(self._queue):
             if not isinstance(pending, PendingTask) or not self._is_done(pending):
@@ -113,8 +112,8 @@ class Lookahead:
         return found
 
     def next(self, end: End) -> tuple[Task, Outcome]:
-        """Wait for the next task, and return it with its outcome; the end comes as a task too."""
-        is_alone = False  # once others that have the same workers have lost them
+        """Wait for the next task; return it with its outcome. The end is also a task."""
+        is_alone = False  # True once other work has lost the workers that both use
         while True:
             if self._losses.is_next:
                 self._losses.try_again()
@@ -155,10 +154,10 @@ class Lookahead:
                 self._losses.use_single_items(task.size)
                 self._generate_again()
             finally:
-                del pending  # an error's traceback has this frame, which would be a cycle
+                del pending  # an error's traceback refers to this frame: a reference cycle
 
     def fill(self, end: End) -> None:
-        """Submit tasks: as many as may be under way, or one if nothing is made ahead."""
+        """Submit as many tasks as may be in flight, or one if nothing is computed ahead."""
         if self._generation != self._pool.generation and not self.gate.is_closed:
             self._keep_done()
         self._continue_runs()
@@ -171,28 +170,28 @@ class Lookahead:
                 task = self._next_task(end)
                 self._is_over = task.payload is None
                 self._add(task, None if self._is_over else self._submit(task))
-            except Exception as error:  # items before it come first
-                is_lost = isinstance(error, TaskLost)  # whose traceback would be a cycle
+            except Exception as error:  # raised after the items before it
+                is_lost = isinstance(error, TaskLost)  # its traceback would be a reference cycle
                 self._queue.append((Task(None), TaskLost() if is_lost else error))
                 self._is_over = True
 
     def suspend(self) -> None:
-        """Close what the tasks are generated from, and keep what is pending."""
+        """Close the generator of tasks, and keep the pending tasks."""
         tasks = self._tasks
-        # One that a signal's handler has interrupted is closed after that, and a stream is
-        # open in its worker.
+        # A generator that a signal handler has interrupted is closed after the handler. The
+        # flow of a stream is open in its worker.
         if tasks is not None and not self._is_stream and getgeneratorstate(tasks) != GEN_RUNNING:
             self._tasks = None
             tasks.close()
 
     def close(self) -> None:
-        """Have no more made."""
+        """Drop all tasks; no more are submitted."""
         self._pool.drop(each for _, each in self._queue if isinstance(each, PendingTask))
         self.abandon()
         self._is_over = True
 
     def abandon(self) -> None:
-        """Forget the tasks under way."""
+        """Forget the tasks in flight."""
         abandon(pending for _, pending in self._queue if isinstance(pending, PendingTask))
         self._queue.clear()
         self._items = 0
@@ -200,7 +199,7 @@ class Lookahead:
     # Generating and submitting tasks.
 
     def _generate_again(self) -> None:
-        """Forget all tasks, and generate them from the end of the chunk at hand."""
+        """Forget all tasks, and generate them again from the end of the current chunk."""
         self.abandon()
         self._tasks = None
         self._is_over = False
@@ -213,12 +212,12 @@ class Lookahead:
         is_single = self.gate.one_by_one and not self._sizer.fixed
         self._sizer.most = 1 if is_single else self._losses.most
         task = next(tasks, None)
-        if task is None:  # closed by a signal's handler meanwhile
+        if task is None:  # a signal handler has closed the generator
             raise TaskLost
         return task
 
     def _tasks_after(self, last: tuple[Task, Any] | None, end: End) -> Tasks:
-        """Generate the tasks after the last one that is pending, or after the chunk at hand."""
+        """Generate the tasks after the last pending task, or after the current chunk."""
         if last is None:
             position = end()
             self._left_out = self._left_out_then = marks_of(position)
@@ -244,7 +243,7 @@ class Lookahead:
     # Tasks that are done.
 
     def _received(self, task: Task, pending: PendingTask, outcome: Outcome) -> tuple[Task, Outcome]:
-        """Learn from the outcome of the first task, and go on to the next one."""
+        """Take the first task off the queue, and adapt to its outcome."""
         used = max(1, task.size - outcome.left) if task.is_run else len(outcome.items)
         self._sizer.observe(outcome, used, task.seconds)
         self._losses.made(used, len(outcome.items))
@@ -258,9 +257,9 @@ class Lookahead:
         return self._numbered(task, outcome)
 
     def _numbered(self, task: Task, outcome: Outcome) -> tuple[Task, Outcome]:
-        """Number the records that a run left out after those of the runs before it.
+        """Number the records skipped in a run after the records skipped in earlier runs.
 
-        Its worker has numbered them from 0.
+        The worker numbers the records of each run from 0.
         """
         if not task.is_run or not (outcome.skipped or self._left_out or self._left_out_then):
             return task, outcome
@@ -276,11 +275,11 @@ class Lookahead:
         return task, outcome._replace(positions=positions, skipped=skipped)
 
     def _continue_runs(self) -> None:
-        """Have the next parts made of the runs of which one is ready."""
+        """Submit the next part of each run that has a part ready."""
         if not self._queue or not self._queue[0][0].is_run:
             return
         place, left = 0, READY_BYTES * self._pool.workers * self._share.fraction()
-        unfinished = 0  # after one of each worker none is done
+        unfinished = 0  # once there is one per worker, no later task is done
         while place < len(self._queue) and place < _MOST_RUNS and left > 0:
             task, pending = self._queue[place]
             place += 1
@@ -296,7 +295,7 @@ class Lookahead:
                 self._continue(place, task, pending, outcome)
 
     def _continue(self, place: int, task: Task, pending: PendingTask, outcome: Outcome) -> None:
-        """Have the next part of a run made, if there is one which isn't under way."""
+        """Submit the next part of a run, if it has one that isn't in flight."""
         if not outcome.left or pending.is_continued:
             return
         assert outcome.positions
@@ -311,13 +310,13 @@ class Lookahead:
         return not isinstance(pending, PendingTask) or self._pool.is_done(pending)
 
     def _keep_done(self) -> None:
-        """Keep what stopped workers had done of the next tasks, and generate tasks after that.
+        """Keep the next tasks that stopped workers had finished; generate tasks after those.
 
-        Those that hold their items are submitted again.
+        Tasks that contain their items are submitted again.
         """
         queue = tuple(self._queue)
         is_whole = bool(queue) and not any(isinstance(each, TaskLost) for _, each in queue)
-        if self._holds_items and is_whole:  # else what generates them has ended
+        if self._holds_items and is_whole:  # otherwise the generator of tasks has ended
             with suppress(TaskLost):
                 self._submit_again(queue)
                 return
@@ -341,14 +340,14 @@ class Lookahead:
             self._add(task, pending)
 
     def _is_lost_by_others(self) -> bool:
-        """Whether workers were lost at a task that isn't among these, which hold their items."""
+        """Return whether workers were lost at a task of other work, if these hold their items."""
         lost = self._pool.lost_at if self._holds_items else None
         return lost is not None and all(each is not lost for _, each in self._queue)
 
     def _is_behind_lost(self, pending: PendingTask) -> bool:
-        """Whether its worker was lost at a task of later items, which came before it there.
+        """Return whether the worker was lost at a task of later items that it did first.
 
-        So it is with the next part of a run. Once more submitted it is before all others.
+        This happens to the next part of a run. Submitted again, it precedes all other tasks.
         """
         known = [each for _, each in self._queue if isinstance(each, PendingTask)]
         return pending.made is None and any(each.made is not None for each in known)
@@ -357,12 +356,12 @@ class Lookahead:
         """Return the outcome of a task if it is done."""
         if not isinstance(pending, PendingTask) or not pending.is_done:
             return None
-        with suppress(TaskLost, WorkerDied, WorkerTimeout):  # which who waits for it learns
+        with suppress(TaskLost, WorkerDied, WorkerTimeout):  # raised by `next` when it waits
             outcome = pending.outcome or self._pool.result(pending)
             return None if _is_lost(outcome) else outcome
         return None
 
 
 def _is_lost(outcome: Outcome) -> bool:
-    """Whether a stream's worker was asked to continue what another one had begun."""
+    """Return whether a stream's worker was asked to continue the task of a different worker."""
     return outcome.failure is not None and isinstance(outcome.failure.error, TaskLost)

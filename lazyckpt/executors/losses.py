@@ -9,19 +9,19 @@ from lazyckpt.failures.notes import Failure, add_note, places_of_functions
 from lazyckpt.failures.watching import guarded_in
 
 _FIRST_SPAN = 64  # items
-_MOST_TRIES = 8  # of an item that others, of joined pipelines, may have lost their workers at
+_MOST_TRIES = 8  # tries of an item, if items of other joined pipelines may have caused the losses
 
 
 class Losses:
     """The recovery of items at which a worker died or hung.
 
-    The items before the lost one are made again first. Then the lost item is made alone, up
-    to `retries` times. If that fails, it is made without the call that killed the worker, or
-    the error of the loss is raised if no call may be left out.
+    The items before the lost one are computed again first. Then the lost item is computed
+    alone, up to `retries` times. If that fails, the call that killed the worker is skipped, or
+    the error of the loss is raised if no call may be skipped.
 
     A worker that reads ahead may have died at a later item. So after an item that could be
-    made alone, 64 more items are made without reading ahead. The number doubles each time the
-    lost item wasn't among them.
+    computed alone, 64 more items are computed without reading ahead. The number doubles each
+    time the lost item wasn't among them.
 
     Attributes:
         errors: The errors to raise in place of calls of the next item, by the number of the
@@ -34,9 +34,9 @@ class Losses:
         """Begin with no losses.
 
         Args:
-            retries: The pool's.
-            calls: The stages that its workers run.
-            may_read_ahead: If True, a worker makes items before they are needed.
+            retries: The pool's `retries`.
+            calls: The stages that the pool's workers run.
+            may_read_ahead: If True, a worker computes items before they are needed.
         """
         self._retries, self._calls = retries, calls
         self._may_read_ahead = may_read_ahead and retries is not None
@@ -50,7 +50,7 @@ class Losses:
 
     @property
     def is_recovering(self) -> bool:
-        """Whether one task is made at a time."""
+        """Whether tasks are done one at a time."""
         return self._failure is not None or self.errors is not None
 
     @property
@@ -66,14 +66,14 @@ class Losses:
         return self._before or ANY
 
     def is_careful(self, size: int) -> bool:
-        """Count the next task, of `size` items; return whether it is made without reading ahead."""
+        """Count the next task, of `size` items; return whether to do it without reading ahead."""
         if self.errors is not None:
             return True
         self._in_order -= min(size, self._in_order)
         return self._in_order > 0
 
     def use_single_items(self, count: int) -> None:
-        """Have the next items made one by one."""
+        """Compute the next `count` items one by one."""
         self._singles = count
 
     def add(self, error: Exception, task: Task, pending: PendingTask) -> None:
@@ -82,15 +82,15 @@ class Losses:
         self._failure = Failure(error, "" if made is None else places_of_functions(self._calls))
         self._before, self._culprit = made or 0, {}
         if self._before >= (task.payload.most if task.is_run else task.size):
-            self._before = 0  # it died when it sent them
+            self._before = 0  # it died while sending them
         if task.is_single and pending.called and pending.lost:
             self._culprit = {pending.called: pending.lost}
         if self._before:
             self._keep_order(self._before)
 
     def made(self, used: int, items: int) -> None:
-        """Note that a task was done: how many of its own items it used, and how many came."""
-        if self.errors == {}:  # a worker has survived it
+        """Note that a task was done, with the numbers of its inputs and outputs."""
+        if self.errors == {}:  # a worker has survived the item
             self._keep_order(self._span)
             self._span *= 2
         self._tries, self.errors = 0, None
@@ -98,19 +98,19 @@ class Losses:
         self._singles -= min(used, self._singles)
 
     def try_again(self) -> None:
-        """Have the next item made alone, or raise the error of the loss."""
+        """Compute the next item alone, or raise the error of the loss."""
         failure, self._failure = self._failure, None
         assert failure is not None
         try:
             if not self._is_tried_again(failure):
                 raise failure
         finally:
-            del failure  # its traceback has this frame, which would be a cycle
+            del failure  # its traceback refers to this frame: a reference cycle
 
     def _is_tried_again(self, failure: Failure) -> bool:
-        """Whether the next item is made again, perhaps without another call of it.
+        """Return whether to compute the next item again, perhaps without one more of its calls.
 
-        A call that is left out has to be known, and so have been watched at least once.
+        A call can only be skipped if it is known, so the item was watched at least once.
         """
         if self._retries is None:
             return False
@@ -126,10 +126,10 @@ class Losses:
         if self._can_leave_out and self._tries < _MOST_TRIES:
             return True
         if self._retries:
-            add_note(failure.error, f"lazyckpt: it was tried {self._tries} times")
+            add_note(failure.error, f"lazyckpt: the item was tried {self._tries} times")
         return False
 
     def _keep_order(self, count: int) -> None:
-        """Have the next items made without reading ahead."""
+        """Compute the next `count` items without reading ahead."""
         if self._may_read_ahead:
             self._in_order = max(self._in_order, count + 1)

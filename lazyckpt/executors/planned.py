@@ -1,4 +1,4 @@
-"""A pipeline's machine in which workers make what they can: segment by segment, part by part."""
+"""Build a pipeline's machine with workers, segment by segment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lazyckpt.failures.skip_log import SkipLog
 
 
 def handlers_of(segments: list[Segment]) -> list[Handler]:
-    """What workers have to do for the segments, in the order in which `Plan` asks for it."""
+    """Return the handlers of the segments, in the order in which `Plan` uses them."""
     found: list[Handler] = []
     for segment in segments:
         for part in segment.parts:
@@ -43,7 +43,7 @@ def _handler(segment: Segment, *, is_last: bool) -> Handler:
 
 
 def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
-    """The tasks of a segment that begins with a source."""
+    """Return the task generator of a segment that begins with a source."""
     if segment.kind == "runs":
         layers = Layers(segment.calls, segment.seekable)
         return run_tasks(layers, in_parts=pool.can_continue)
@@ -51,9 +51,10 @@ def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
 
 
 class Plan:
-    """Makes the machine of a pipeline, in which a pool does what is not local, by `handlers_of` it.
+    """Builds the machine of a pipeline whose non-local segments run in a pool.
 
-    What was left out is logged as its items are given.
+    The pool's handlers are those of `handlers_of`. Skipped records are logged as their items
+    are yielded.
     """
 
     def __init__(self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None) -> None:
@@ -67,14 +68,17 @@ class Plan:
         recorders: Recorders | None = None,
         share: Share | None = None,
     ) -> Machine[Any]:
-        """The machine of segments, which have a share of what is kept ready.
+        """Build the machine of segments.
 
-        Recorders note the positions of the pipelines that its first stage joins, if that is
-        the last that is planned: what workers make of a stream is read before it is given.
+        Args:
+            segments: The segments.
+            recorders: Record the positions of the pipelines that the first stage joins. Only
+                if no later segment runs in workers, since they would read ahead.
+            share: The segments' share of the buffer.
         """
         share = share or Share()
         machine: Machine[Any] | None = None
-        behind: tuple[Call, ...] = ()  # the stages up to there
+        behind: tuple[Call, ...] = ()  # the stages up to the current segment
         for segment in segments:
             calls, joined = self._with_parts(segment, share, recorders)
             below = machine
@@ -110,7 +114,7 @@ class Plan:
     def _with_parts(
         self, segment: Segment, share: Share, recorders: Recorders | None
     ) -> tuple[tuple[Call, ...], Joined | None]:
-        """The stages of a segment, of which the first joins pipelines that have been planned."""
+        """Return the stages of a segment, with the pipelines that its first stage joins planned."""
         if not segment.parts:
             return segment.calls, None
         first, *others = segment.calls
@@ -126,7 +130,7 @@ class Plan:
 
 
 class _DrivenFlows:
-    """Flows for who drives a pool: what one had ready when it was stopped, the next one has."""
+    """Flows for the thread that drives a pool: a new flow reuses the items of a stopped one."""
 
     def __init__(self, work: Work, *, may_wait: bool) -> None:
         self._work, self._may_wait = work, may_wait
@@ -148,9 +152,9 @@ class _DrivenFlows:
 
 
 class _DrivenChunks:
-    """The chunks of a prefetcher, which is let go once nobody holds its flow.
+    """The chunks of a prefetcher, which is released once its flow is dropped.
 
-    That is in the thread that drives a pool, which no signal's handler interrupts.
+    The release runs in the thread that drives a pool, which no signal handler interrupts.
     """
 
     def __init__(self, prefetcher: Prefetcher, let_go: Callable[[Prefetcher], None]) -> None:
@@ -165,7 +169,7 @@ class _DrivenChunks:
     def close(self) -> None:
         self._prefetcher.close()
 
-    _is_finalizing = staticmethod(sys.is_finalizing)  # which modules don't have any more by then
+    _is_finalizing = staticmethod(sys.is_finalizing)  # module globals may be gone in `__del__`
 
     def __del__(self) -> None:
         if not self._is_finalizing():

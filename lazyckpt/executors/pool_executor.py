@@ -1,4 +1,4 @@
-"""Executors with workers: how many of which kind, and what is done where."""
+"""Executors with workers: how many of which kind, and where each stage runs."""
 
 from __future__ import annotations
 
@@ -28,30 +28,33 @@ from lazyckpt.failures.skipping import skip_log_of
 
 P = ParamSpec("P")
 
-_NO_RETRIES = "; only processes(...) can end a worker that hangs, and tell which item killed one"
-_SHOWN = 6  # pipelines that are joined, before the others are summed up
+_NO_RETRIES = "; only processes(...) can stop a hanging worker, and tell which item killed one"
+_SHOWN = 6  # joined pipelines with lines of their own; the others are summed up
 
 
 class PoolSpec(NamedTuple):
     """The workers that an executor asks for.
 
     Attributes:
-        start: Makes a pool of so many workers that can do the handlers' tasks.
-        start_each: Makes a pool for each of several threads that drive them. None where one
-            pool may be driven by all of them.
-        workers: How many workers.
-        noun: What one is called.
-        buffer_size: Items to have ready.
-        can_stream: Whether one worker can read a stream from end to end.
-        is_gated: Whether nothing is made that nobody waits for.
-        start_reader: Makes a pool of one process, which reads what workers can't share.
-            None where a thread in this process does.
-        place: Where things are done, if a number of nouns doesn't say it.
+        start: Function that makes a pool with the given number of workers for the tasks of
+            the given handlers.
+        start_each: Function that makes one pool per thread that drives it. None if several
+            threads can drive one pool.
+        workers: Number of workers.
+        noun: Word for one worker.
+        buffer_size: Number of items to hold ready.
+        can_stream: If True, one worker can read a stream from end to end.
+        is_gated: If True, compute only items that the consumer waits for.
+        start_reader: Function that makes a pool of one process for the stages that need items
+            in order. None if a thread of this process runs them.
+        place: Words for the place where tasks run, if it isn't a number of workers.
         timeout: Seconds to wait for an item.
-        in_transit: Large items on their way, beside those that are made and those that are ready.
-        slots: How many slots of shared memory a worker has, for so many handlers.
-        worker_init: What a thread calls that reads beside the workers, with its number.
-        check: Raises a PipelineError for a pipeline that they can't work on.
+        in_transit: Number of large items in transit, in addition to items being computed and
+            items held ready.
+        slots: Function from the number of handlers to the number of shared memory slots per
+            worker.
+        worker_init: Function that the thread for stages in order calls with its number.
+        check: Function that raises a PipelineError if the workers can't run a pipeline.
     """
 
     start: Callable[[list[Handler], int], WorkerPool]
@@ -71,28 +74,28 @@ class PoolSpec(NamedTuple):
 
     @property
     def ahead(self) -> int:
-        """Large items that workers make, have on their way and hold ready, at most."""
-        ready = 0 if self.place else self.buffer_size  # tasks elsewhere are all that is held
+        """The most large items that are being computed, in transit and held ready."""
+        ready = 0 if self.place else self.buffer_size  # other executors hold only their tasks
         return self.workers + self.in_transit + ready
 
     @property
     def reader_ahead(self) -> int:
-        """The same of who reads a stream."""
+        """The same number for the worker that runs stages in order."""
         return 1 + self.in_transit + self.buffer_size
 
     def split(self, chain: Chain) -> list[Segment]:
-        """The segments of a pipeline for these workers."""
+        """Split a pipeline into segments for these workers."""
         return split_pipeline(chain, workers=self.workers, can_stream=self.can_stream)
 
 
 class DrivingReader(Reader):
-    """Reads a stream in a process of its own, and has others make what they can of it."""
+    """Runs stages in order in a separate process, which drives workers for the other stages."""
 
     def __init__(self, chain: Chain, executor: PoolExecutor) -> None:
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
         self._executor, self._gate = executor, gate
-        pool = spec.start(handlers_of(segments), spec.workers)  # they start where it works
+        pool = spec.start(handlers_of(segments), spec.workers)  # they start in its process
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
         machine = Plan(pool, gate, skip_log_of(chain)).machine(segments, recorders)
@@ -100,7 +103,7 @@ class DrivingReader(Reader):
 
     def __reduce__(self) -> tuple[Any, ...]:
         machine = self.chain.machine
-        machine.check(machine.init(0))  # that the data are those it will be made of
+        machine.check(machine.init(0))  # before pickling: the source's data haven't changed
         return DrivingReader, (self.chain, self._executor)
 
     def fresh(self) -> DrivingReader:
@@ -111,7 +114,7 @@ class DrivingReader(Reader):
 
 
 class PoolExecutor(Executor):
-    """An executor with workers, as its public function specifies them."""
+    """An executor with the workers that its public function specifies."""
 
     __slots__ = ("_spec",)
 
@@ -123,11 +126,11 @@ class PoolExecutor(Executor):
 
     @property
     def spec(self) -> PoolSpec:
-        """The workers, with their settings."""
+        """The workers and their settings."""
         return self._spec(**self.arguments)
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
-        """Begin to work on a pipeline; several that end together have one `gate`."""
+        """Start a session for a pipeline. Sessions that end together share a `gate`."""
         spec, skip_log = self.spec, skip_log_of(chain)
         if spec.check is not None:
             spec.check(chain)
@@ -153,7 +156,7 @@ class PoolExecutor(Executor):
             number=spec.workers,
         )
         session = _stream(chain, gate, driver)
-        gate.pools.append(pool)  # behind what drives it
+        gate.pools.append(pool)  # after the pool that drives it
         return session
 
     def explain(self, chain: Chain) -> list[Part]:
@@ -168,11 +171,11 @@ class PoolExecutor(Executor):
             return [(tuple(map(repr, chain.written)), where, chain.calls)]
         reader = "thread" if spec.start_reader is None else spec.noun
         places = {
-            "chunks": (f"{many}, each item from its own state", spec.ahead),
-            "runs": (f"{many}, each item with what comes of it", spec.ahead),
+            "chunks": (f"{many}, by random access", spec.ahead),
+            "runs": (f"{many}, each input with its outputs", spec.ahead),
             "items": (f"{many}, item by item", spec.ahead),
-            "local": (f"in one {reader} beside the consumer", 0),
-            "chosen": (f"{many}, each chosen item from its own state", spec.ahead),
+            "local": (f"in one separate {reader}, in order", 0),
+            "chosen": (f"{many}, chosen items by random access", spec.ahead),
         }
         more = spec.reader_ahead if needs_reader(segments) else 0
         return list(_lines(segments, places, more))
@@ -185,7 +188,7 @@ class PoolExecutor(Executor):
 
 
 def _stream(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
-    """Begin to work on a pipeline that the only worker of a pool reads from end to end."""
+    """Start a session in which the only worker of a pool reads the pipeline from end to end."""
     rereader, skip_log = rereader_of(chain), skip_log_of(chain)
     return _session(chain, Work(pool, gate, 0, stream_tasks, chain.calls, rereader, skip_log))
 
@@ -199,9 +202,9 @@ def _session(chain: Chain, work: Work) -> Session:
 def _lines(
     segments: list[Segment], places: Mapping[str, tuple[str, int]], more: int = 0, margin: str = ""
 ) -> Iterator[Part]:
-    """A line for each segment; those of pipelines that are joined come before, indented.
+    """Yield a line per segment, after the indented lines of the pipelines that it joins.
 
-    Behind the last one so many more items are ahead.
+    After the last segment, `more` items are prefetched in addition.
     """
     last = [segment for segment in segments if segment.shown][-1]
     for segment in segments:
@@ -218,7 +221,7 @@ def _lines(
 
 
 class LastStageExecutor(PoolExecutor):
-    """Workers for the last stage alone, a pointwise one; the consumer does the rest."""
+    """Runs only the last stage in workers, which is pointwise; the consumer runs the others."""
 
     __slots__ = ()
 
@@ -232,10 +235,10 @@ class LastStageExecutor(PoolExecutor):
 def pool_executor(
     checks: Mapping[str, Check],
 ) -> Callable[[Callable[P, PoolSpec]], Callable[P, Executor]]:
-    """Make an executor of a function from arguments to its workers.
+    """Turn a function from arguments to a `PoolSpec` into a function that returns an executor.
 
     Args:
-        checks: One for each argument. The function's `**options` go unchecked.
+        checks: One check per argument. `**options` of the function aren't checked.
     """
 
     def wrap(spec: Callable[P, PoolSpec]) -> Callable[P, Executor]:

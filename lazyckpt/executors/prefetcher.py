@@ -1,4 +1,4 @@
-"""Flows whose items workers make: in order, ahead of the consumer, from any position."""
+"""Flows whose items workers compute: in order, ahead of the consumer, from any position."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from lazyckpt.timers.timings import go_on, pause, receive
 
 
 class Chunk(NamedTuple):
-    """Items at hand, and what is known of them: one value, so that an interrupt finds all of it.
+    """Items that have arrived, with their positions: one value, so that interrupts can't split it.
 
     Attributes:
-        places: Where they are.
-        items: What is left of them.
-        size: How many there were.
-        before: How many were given before them.
-        skipped: What was left out, and after how many of them.
-        error: What comes after them.
-        is_last: Whether the end does.
-        after: The position from which tasks go on: of the end of a run, after the records
-            that it left out after its last item. None if that is the position after them.
+        places: Positions of the items.
+        items: The items that are left.
+        size: Number of items that the chunk had.
+        before: Number of items yielded before the chunk.
+        skipped: The records skipped, each with the number of items before it.
+        error: Error to raise after the items.
+        is_last: Whether the items end with it.
+        after: The position from which tasks continue if it isn't the position after the items:
+            at the end of a run, the position after the records skipped after its last item.
     """
 
     places: Places
@@ -48,18 +48,18 @@ class Chunk(NamedTuple):
         return self.size - remaining(self.items)
 
     def end(self) -> Position:
-        """Return the position from which tasks go on."""
+        """Return the position from which tasks continue."""
         if self.after is not None:
             return self.after
         return raise_or_position(self.places.after(self.size))
 
 
 class Prefetcher:
-    """Has a pool make the items from a position on, ahead of the consumer.
+    """Has a pool compute the items from a position on, ahead of the consumer.
 
-    An interrupt may come at any time. So whatever takes several steps is under way
-    from its first one to its last: what is found under way was left in the middle,
-    and its tasks are generated again, from the end of the chunk at hand.
+    An interrupt may come at any time. So an operation of several steps is marked as under way
+    from its first step to its last. If the mark is found set, an operation was interrupted, and
+    the tasks are generated again from the end of the current chunk.
     """
 
     def __init__(self, work: Work, position: Position) -> None:
@@ -69,7 +69,7 @@ class Prefetcher:
         self._chunk = Chunk(always(position), iterate(()))
 
     def flow(self, chunks: Chunks[Any] | None = None) -> Flow[Any]:
-        """The items, through its own chunks or others that give these."""
+        """Return a flow of the items, through its own chunks or a wrapper of these."""
         chunks = chunks or self
         items = chain.from_iterable(iter(chunks.next_chunk, None))
         return Flow(
@@ -83,7 +83,7 @@ class Prefetcher:
 
     @property
     def ready(self) -> int:
-        """How many items are made already, from the next one on."""
+        """The number of items that are ready, from the next item on."""
         return remaining(self._chunk.items) + self._ahead.ready
 
     def taken(self) -> int:
@@ -102,29 +102,29 @@ class Prefetcher:
                 self._rereader.close()
 
     def before(self) -> Position:
-        """The position before the item that was taken last, once one was."""
+        """Return the position before the last item taken; at least one must have been taken."""
         return self._chunk.places.before(self._chunk.given())
 
     def fill(self) -> None:
-        """Have items made ahead; who is about to ask for one does so itself."""
+        """Submit tasks, unless `next_chunk` is under way: it submits tasks itself."""
         if not self._is_under_way:
             self._is_under_way = True
             self._ahead.fill(self._chunk.end)
             self._is_under_way = False
 
     def next_chunk(self) -> Iterator[Any] | None:
-        """What is left of the chunk at hand, or the next one; None at the end."""
+        """Return the rest of the current chunk, or the next chunk; None at the end."""
         while not remaining(self._chunk.items):
-            next(self._chunk.items, None)  # logs the records left out after them, if none has yet
+            next(self._chunk.items, None)  # logs the records skipped after them, if not logged yet
             if self._chunk.is_last:
                 return None
             if (error := self._chunk.error) is not None:
-                self._is_under_way = True  # so that who asks again has the same item made again
+                self._is_under_way = True  # so that the next call computes the same item again
                 self._chunk = self._chunk._replace(error=None)
                 try:
                     raise error
                 finally:
-                    del error  # its traceback has this frame, which would be a cycle
+                    del error  # its traceback refers to this frame: a reference cycle
             if self._is_under_way:
                 self._ahead.begin()
             self._is_under_way = True
@@ -137,7 +137,7 @@ class Prefetcher:
         return self._chunk.items
 
     def _advance(self) -> None:
-        """Wait for the next task, and have its items at hand."""
+        """Wait for the next task, and make its items the current chunk."""
         task, outcome = self._ahead.next(self._chunk.end)
         if outcome.timings is not None:
             receive(outcome.timings)
@@ -150,7 +150,7 @@ class Prefetcher:
         error: Exception | None = outcome.failure
         if error is None and task.places is not None and size < task.size:
             error = SourceChanged(
-                f"{task.size} items were expected, and {size} came: a source has become shorter"
+                f"{task.size} items were expected, but {size} arrived: a source has become shorter"
             )
         skipped = task.skipped or outcome.skipped
         items: Iterator[Any] = iterate(outcome.items)
@@ -158,7 +158,7 @@ class Prefetcher:
             items = LoggingItems(items, self._inner_log, dict(skipped))
             if not size:
                 next(items, None)
-        after = None if size else self._chunk.after  # what was left out before an error
+        after = None if size else self._chunk.after  # keeps the records skipped before an error
         chunk = Chunk(
             always(task.after) if is_last else task.places or self._places(task, outcome),
             items,
@@ -174,37 +174,37 @@ class Prefetcher:
             self._ahead.fill(chunk.end)
 
     def _places(self, task: Task, outcome: Outcome) -> Places:
-        """Where a task's items are, by its outcome."""
+        """Return the positions of a task's items, found through its outcome."""
         here, positions = self._chunk.places.after(self._chunk.size), outcome.positions
         if positions is None:
             return always(here)
-        if task.is_run:  # whose own is after no item
+        if task.is_run:  # its positions begin after its first item
             known = positions.__getitem__
             return Places(lambda given: known(given) if given else here, positions.before)
         return Places(partial(self._rereader.after, positions))
 
     def end_chunk(self) -> None:
-        """End the iterator of the chunk at hand; what is left of it comes with another."""
+        """End the current chunk's iterator; the items left are yielded by a new one."""
         left = self._chunk.items
         self._hold(self._chunk._replace(items=copy(left)), self._skip_log.known)
         deque(left, 0)
         self._rereader.close()
 
     def _hold(self, chunk: Chunk, known: Skipped) -> None:
-        # Without its `places`, which would be a cycle.
+        # Not the whole chunk: its `places` would be a reference cycle.
         of_chunk: Callable[[], SkipRecord] = SkipRecord
         if chunk.skipped:
             of_chunk = partial(_skipped_before, chunk.skipped, chunk.size, chunk.items)
-        # Between these nothing can interrupt: what is counted is what is at hand.
+        # No interrupt can come between these assignments: the counts match the chunk.
         self._chunk, self._skip_log.known, self._skip_log.of_chunk = chunk, known, of_chunk
 
     def suspend(self) -> None:
-        """Close what the tasks are generated from, and keep what is pending."""
+        """Close the generator of tasks, and keep the pending tasks."""
         self._ahead.suspend()
         self._rereader.close()
 
     def resume(self, position: Position) -> bool:
-        """Go on with what is pending, if that is what comes next."""
+        """Continue with the pending tasks if they start at a position; return whether they do."""
         if self._is_under_way:
             return False
         try:
@@ -216,7 +216,7 @@ class Prefetcher:
         return True
 
     def close(self) -> None:
-        """Have no more made."""
+        """Drop all tasks; no more are submitted."""
         self._ahead.close()
         self._rereader.close()
 
@@ -224,7 +224,7 @@ class Prefetcher:
 def _skipped_before(
     skipped: Sequence[tuple[int, SkipRecord]], size: int, items: Iterator[Any]
 ) -> SkipRecord:
-    """What was left out before those items of a chunk that are delivered."""
+    """Return the records skipped before the last delivered item of a chunk."""
     given, found = size - remaining(items), SkipRecord()
     for place, some in skipped:
         if place < given:

@@ -1,4 +1,4 @@
-"""The executors that others provide, on this machine or beyond: `futures`, `ray`."""
+"""Executors around other software, on this machine or others: `futures`, `ray`."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from lazyckpt.executors.sharing.executor import check_dealt
 
 
 def submitting(value: Any) -> Any:
-    """What has the `submit` of `concurrent.futures.Executor`."""
+    """Return an object with the `submit` of `concurrent.futures.Executor`, for `checked`."""
     if callable(getattr(value, "get_executor", None)):
-        raise Unfit("a concurrent.futures.Executor; that of a Dask client is its get_executor()")
+        raise Unfit("a concurrent.futures.Executor; for a Dask client, pass get_executor()")
     if isinstance(value, type) or not callable(getattr(value, "submit", None)):
-        raise Unfit("a concurrent.futures.Executor, or have its submit")
+        raise Unfit("a concurrent.futures.Executor or an object with its submit method")
     return value
 
 
 @pool_executor({"executor": submitting, "buffer_size": positive, "timeout": optional(seconds)})
 def futures(executor: Any, *, buffer_size: int, timeout: float | None = None) -> PoolSpec:
-    """Make items ahead in an executor of yours, on this machine or on others.
+    """Compute items ahead of the consumer in your own executor, on this machine or others.
 
-    What can't be cut in tasks, of a stream, runs in one thread beside the consumer.
-    A worker keeps the functions that it was sent, until it has worked for eight
-    other runs; in this process they aren't sent. Lambdas and closures need
-    cloudpickle. Arrays come as those of `processes` do, in memory that can be
-    written to. The global generators of another process are seeded by chance before its
-    first task, as by `processes`.
+    Parts of a stream that can't be split into tasks run in one separate thread of this process.
+    Workers cache the functions that they receive until they have worked for eight other runs;
+    within this process, functions aren't sent. Lambdas and closures need cloudpickle. Arrays
+    arrive in writable memory, as with `processes`. The global random generators of a different
+    process are seeded before its first task, as with `processes`.
 
-    Leaving the run cancels what has not begun; what has begun ends by itself. An
-    executor that breaks is a `WorkerDied`, whose cause is the executor's own error.
-    If the executor recovers, the run can go on; else go on from the run's state
-    with another executor.
+    Closing the run cancels tasks that have not begun; the others finish on their own. If the
+    executor breaks, `WorkerDied` is raised, with the executor's own error as its cause. If the
+    executor recovers, the run can continue. Otherwise, resume from the run's state with a new
+    executor.
 
-    Two are equal if they have the same executor. They can be pickled if it can.
+    Two `futures` executors are equal if they wrap the same executor. A `futures` executor can
+    be pickled if the wrapped executor can.
 
-    Memory: the outcomes of `buffer_size` tasks here, and what workers hold.
+    Memory: the results of the tasks in flight in this process, plus the memory of the workers.
 
     Args:
-        executor: Anything with the `submit` of `concurrent.futures.Executor`: a
-            ThreadPoolExecutor or ProcessPoolExecutor, loky's, mpi4py's, or that of
-            a Dask client, `client.get_executor()`. Shutting it down stays up to you.
-        buffer_size: How many tasks to have under way: items, or chunks of small ones
-            and then twice as many. With fewer than there are workers, some idle.
-        timeout: Seconds to wait for a task before `WorkerTimeout`.
+        executor: An object with the `submit` of `concurrent.futures.Executor`: a
+            ThreadPoolExecutor or ProcessPoolExecutor, an executor of loky or mpi4py, or
+            `client.get_executor()` of a Dask client. You shut it down yourself.
+        buffer_size: Number of tasks in flight, at least the number of workers. Small items
+            are grouped into chunks, of which about three times as many are in flight.
+        timeout: Seconds to wait for a task before raising `WorkerTimeout`.
 
     Returns:
         An executor.
 
     Raises:
-        ArgumentError: An argument is out of range, or `executor` has no `submit`.
+        ArgumentError: If an argument is out of range or `executor` has no `submit`.
 
     >>> import lazyckpt as lz
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -79,9 +79,9 @@ def futures(executor: Any, *, buffer_size: int, timeout: float | None = None) ->
 
 
 def named(value: Any) -> str:
-    """What can name an actor."""
+    """Return the name of an actor, for `checked`."""
     if not isinstance(value, str) or not value:
-        raise Unfit("a name, as a str that isn't empty")
+        raise Unfit("a non-empty string")
     return value
 
 
@@ -100,58 +100,62 @@ def ray(
     chunk_size: int = 32,
     **options: Any,
 ) -> PoolSpec:
-    """Make items ahead in Ray actors, on this machine or on those of a cluster.
+    """Compute items ahead of the consumer in Ray actors, on this machine or a cluster.
 
-    Starts Ray if it isn't running, with its own defaults and no dashboard, and leaves
-    it running; leaving the run kills the actors. An actor that dies is a `WorkerDied`;
-    the run can go on, with new ones.
+    If Ray isn't running, it is started with its defaults and no dashboard, and left running.
+    Closing the run kills the actors. If an actor dies, `WorkerDied` is raised; the run can
+    continue, with new actors.
 
-    The pipeline is put into Ray's object store once. Arrays and CPU tensors come
-    through that store, and are copied out of it once: unlike those that Ray hands
-    out they can be written to, and take no room in it.
+    The pipeline is put into Ray's object store once. Arrays and CPU tensors travel through
+    that store and are copied out of it once. Unlike arrays that Ray itself returns, they are
+    writable and take no space in the store.
 
-    **Shared work.** Without `shared`, each rank of a job has workers of its own, which do all
-    that comes before `shard`. With the same name on all ranks, tasks of Ray make each common
-    item once, and all ranks get it. Items, their order and the states are those of one rank
-    alone. Errors, and records that `on_error="skip"` leaves out, are the same on all ranks, and
-    so is a `WorkerDied`. Functions after `shard` run once per rank.
+    **Shared work.** Without `shared`, each rank of a job has its own workers, which run
+    everything before `shard`. With the same name on all ranks, Ray tasks compute each common
+    item once, and all ranks receive it. Items, order and states are the same as for one rank
+    alone. Errors, `WorkerDied`, and the records that `on_error="skip"` skips are the same on
+    all ranks. Functions after `shard` run once per rank.
 
-    Each index of `shard` is one process, connected to the cluster by `ray.init`, perhaps by Ray
-    Train. All ranks open the same runs. They compare stages, settings, the position, and a sample
-    of the data, and refuse to go on if they differ. A rewind, a pause, and going on after an error
-    are a new beginning, which all ranks make together.
+    Each index of `shard` is one process, connected to the cluster by `ray.init` or by Ray
+    Train. All ranks open the same runs. They compare stages, settings, the position, and a
+    sample of the data, and refuse to continue if these differ. To rewind, to pause, or to
+    continue after an error, all ranks must do so together.
 
-    An actor without CPUs knows which object is which outcome. It has the name in the namespace
-    `lazyckpt`, lives on the node of one rank, and ends with the last of them; if all were killed,
-    after the time limit. If it dies, each rank has a `WorkerDied`, and the runs can go
-    on with another. Outcomes that are lost with a node are made again, and are an error if they
-    come out differently. A rank that is lost is a `RankMissing` once another one waits for it.
+    One actor, the keeper, records which Ray object holds which result. It reserves no CPUs.
+    Its name is `shared`, in the namespace `lazyckpt`. It lives on the node of one rank and
+    ends with the last rank or, if all ranks were killed, after the timeout. If the keeper
+    dies, each rank raises `WorkerDied`, and the runs can continue with a new keeper. Results
+    that are lost with a node are computed again; a different result is an error. If a rank is
+    lost, other ranks raise `RankMissing` as soon as they wait for it.
 
-    Memory: `buffer_size` items, and one or two chunks of small ones for each worker. With
-    `shared`, the object stores also hold the outcomes of up to four tasks per worker that some
+    Memory: `buffer_size` items, plus one or two chunks of small items per worker. With
+    `shared`, the object stores also hold the results of up to four tasks per worker that some
     rank has still to take; a rank that is further ahead waits.
 
     Args:
-        workers: How many actors. One runs the whole pipeline; several make items at
-            the same time, which still come in order. With `shared`, how many tasks are under
-            way, for all ranks in sum.
-        buffer_size: How many items to hold ready. Small ones travel in chunks.
-        timeout: Seconds to wait for an item before `WorkerTimeout`. They include the
-            start of actors, for which Ray may have no room. With `shared`, seconds that a task
-            may take; and to wait for ranks and for the keeper, for which None is 60.
-        shared: A name for this training, the same on all its ranks and used by no other.
-        chunk_size: With `shared`, how many items, or files that are read, are one task.
-        **options: Of the actors, as those of Ray's `options`: `num_cpus=1`,
-            `resources={"loader": 1}`, `scheduling_strategy="SPREAD"`. With `shared`, of tasks.
+        workers: Number of actors. A single actor runs the whole pipeline. Several compute
+            items in parallel and deliver them in order. With `shared`, the number of tasks in
+            flight for all ranks in sum.
+        buffer_size: Number of items to hold ready. Small items travel in chunks.
+        timeout: Seconds to wait for an item before raising `WorkerTimeout`, including the
+            start of actors, for which Ray may have no room. With `shared`, the seconds that a
+            task may take, and the seconds to wait for ranks and the keeper; None then waits
+            60 seconds for ranks and the keeper.
+        shared: A name for this training run, the same on all its ranks and used by no other
+            run.
+        chunk_size: With `shared`, the number of items, or of files that are read, per task.
+        **options: Options of the actors, as in Ray's `options`: `num_cpus=1`,
+            `resources={"loader": 1}`, `scheduling_strategy="SPREAD"`. With `shared`, options
+            of the tasks.
 
     Returns:
         An executor.
 
     Raises:
-        ArgumentError: An argument is out of range, or Ray is not installed.
-        PipelineError: When it runs, with `shared`: the pipeline has no `shard`, ranks have places
-            of their own as after `shard(...) | filter(...)`, ranks differ, or two trainings have
-            one name.
+        ArgumentError: If an argument is out of range or Ray is not installed.
+        PipelineError: When it runs with `shared`: if the pipeline has no `shard`, if ranks
+            have different positions, as after `shard(...) | filter(...)`, if ranks differ, or
+            if two training runs have the same name.
 
     Example:
         with lz.run(pipeline, executor=lz.ray(workers=8, num_cpus=1)) as run:

@@ -17,30 +17,30 @@ from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 
 
 class Prefetching(Protocol):
-    """Items from some position on, made ahead."""
+    """Items computed ahead, from a position on."""
 
     def flow(self) -> Flow[Any]: ...
 
     def fill(self) -> None:
-        """Have items made ahead."""
+        """Submit tasks for items to be computed ahead."""
 
     @property
     def ready(self) -> int:
-        """How many items are made already."""
+        """The number of items that are ready."""
 
     def suspend(self) -> None:
-        """Close what is open in this thread, and keep what is there."""
+        """Close everything open in this thread, and keep the items that are ready."""
 
 
 class Session:
     """An executor's workers on one pipeline, for one run.
 
-    They start when the first item is asked for, and end with `stop`, at the
-    interpreter's end, or when nobody holds the session any more.
+    The workers start when the first item is requested. They end with `stop`, with the
+    interpreter, or when the session is garbage collected.
 
     Attributes:
-        gate: Whether items are made ahead.
-        prefetching: The items under way, once a flow is open.
+        gate: Says whether items are computed ahead.
+        prefetching: The items being computed; None until a flow is open.
     """
 
     def __init__(
@@ -59,48 +59,48 @@ class Session:
 
     @property
     def machine(self) -> Machine[Any]:
-        """The pipeline's machine, with a flow that workers make."""
-        return self._machine._replace(flow=self._flow)  # kept here it would be a cycle
+        """The pipeline's machine, with a flow whose items workers compute."""
+        return self._machine._replace(flow=self._flow)  # stored, it would be a reference cycle
 
     def _flow(self, position: Position) -> Flow[Any]:
-        self._machine.flow(position)  # which checks it
+        self._machine.flow(position)  # checks the position
         self.prefetching = self._prefetch_from(position)
         return self.prefetching.flow()
 
     def add_buffering(self, count: int, *, fill: bool = False) -> None:
-        """Count a reason to make items ahead, or with -1 take one back."""
+        """Add reasons to compute items ahead; a negative count removes some."""
         self.gate.add_reason(count)
         if fill and self.gate.is_open:
             self.fill()
 
     def take_over(self, other: Session) -> None:
-        """Be for a run, from its first item on, what another session was."""
+        """Replace another session of the same run: take over its gate's reasons and losses."""
         self.gate.add_reason(other.gate.reasons - self.gate.reasons)
         self._lost_before = other.losses
 
     def fill(self) -> None:
-        """Have items made ahead, where that has begun."""
+        """Submit tasks for items to be computed ahead, if a flow is open."""
         if self.prefetching is not None:
             self.prefetching.fill()
 
     @property
     def ready(self) -> int:
-        """How many items are made already."""
+        """The number of items that are ready."""
         return 0 if self.prefetching is None else self.prefetching.ready
 
     @property
     def losses(self) -> int:
-        """How often a worker died or hung."""
+        """How many times a worker died or hung."""
         return self._lost_before + sum(pool.losses for pool in self.gate.pools)
 
     def start(self) -> None:
-        """Let workers start when they are needed, as at first: now, where buffering is allowed."""
+        """Let workers start when they are needed; if buffering is allowed, start them now."""
         self.gate.is_closed = False
         if self.gate.is_gated and self.gate.is_open:
             self.fill()
 
     def stop(self) -> None:
-        """End all workers. What is ready stays, and after `start` they start again."""
+        """End all workers. Ready items are kept; after `start`, workers can start again."""
         self.gate.is_closed = True
         _stop(self.gate.pools, self._owner)
         if self.prefetching is not None:
@@ -108,22 +108,22 @@ class Session:
 
 
 def _stop(pools: list[WorkerPool], owner: int) -> None:
-    is_forked = os.getpid() != owner  # so that the pools are the parent's
+    is_forked = os.getpid() != owner  # then the pools belong to the parent process
     for pool in pools:
         if not (pool.is_external and is_forked):
             pool.stop()
 
 
 def _stop_beside(pools: list[WorkerPool], owner: int) -> None:
-    # Waiting lists this thread, and up to Python 3.12 as long as the process lives.
+    # Waiting registers this thread in `threading`, up to Python 3.12 for the process's lifetime.
     own_threads.add(threading.current_thread())
     _stop(pools, owner)
 
 
 def _finalize(pools: list[WorkerPool], owner: int) -> None:
-    """Stop pools; in a thread where that may wait, as garbage collection may interrupt anything."""
+    """Stop pools, in a thread if that may wait: garbage collection may interrupt any code."""
     if any(pool.is_external for pool in pools):
-        with suppress(RuntimeError):  # the interpreter ends
+        with suppress(RuntimeError):  # the interpreter is shutting down
             start_new_thread(_stop_beside, (pools, owner))
     else:
         _stop(pools, owner)

@@ -1,1 +1,1 @@
-"""What a run would do, said before it runs: `explain`."""
+"""Describe a run before it starts: `explain`."""

@@ -1,4 +1,4 @@
-"""What a run would do, stage by stage, and what to look at twice: `explain`."""
+"""Describe a run stage by stage, with warnings, before it starts: `explain`."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ from lazyckpt.pictures.tables import Table
 from lazyckpt.state.algebra import init
 from lazyckpt.state.codec import encode_stage, places
 
-_NAMES = ("stage", "lanes", "state")
-_LEAST = 80  # columns in all, for a table
-_ROWS = 60  # that are shown
+_NAMES = ("stage", "modes", "state")
+_LEAST = 80  # columns that a table needs
+_ROWS = 60  # stages to show
 _TITLE = "what a run would do"
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedStage:
-    """A stage, as a run would have it.
+    """A stage, as a run would execute it.
 
     Attributes:
-        stage: Its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
-            within stage 1.
-        name: Its combinator's.
-        text: The stage as it would be written.
-        lanes: How it gives items, beside step by step: "flow" by iterators of C, "seek"
-            from any item on, "vectorized" many at once.
-        where: Who makes its items, and how many ahead.
-        state_bytes: Its entry in the JSON of a state, at the beginning.
-        ranks: Which of its items each rank makes, if `explain` was told how many there are:
-            "its part", "all, or shared" or "all".
+        stage: Its number in the pipeline, from 1. `1[0].2` is stage 2 of pipeline 0 within
+            stage 1.
+        name: Name of its combinator.
+        text: Source code of the stage.
+        modes: Modes in which it can run, in addition to step by step: "flow" (iterators in C),
+            "seek" (start at any item), "vectorized" (many items per call).
+        where: Workers that run it, and the number of items that they prefetch.
+        state_bytes: Size of its entry in the JSON of the initial state.
+        ranks: Items that each rank computes: "its part", "all, or shared" or "all". Empty if
+            `explain` was called without `ranks`.
     """
 
     stage: str
     name: str
     text: str
-    lanes: tuple[str, ...]
+    modes: tuple[str, ...]
     where: str
     state_bytes: int
     ranks: str = ""
@@ -64,16 +64,16 @@ class ExplainedStage:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a run would do. Its text is for a person, and may change.
+    """The description of a run. Its text is for people and may change.
 
     Attributes:
-        stages: The stages from the source on, each with those of pipelines that it joins
-            behind it.
-        parts: Stages that run together, as they are shown, and where.
-        memory: What is held ahead of the consumer.
-        sharing: What all ranks make in sum, and what they would if they shared it; "" if
-            `explain` wasn't told how many there are.
-        warnings: What to look at twice, a sentence each.
+        stages: The stages from the source on. The stages of joined pipelines follow the stage
+            that joins them.
+        parts: Groups of stages that run together, as shown, and where each group runs.
+        memory: Memory used by prefetched items.
+        sharing: Work of all ranks in sum, and the work if they shared it. Empty if `explain`
+            was called without `ranks`.
+        warnings: Likely mistakes, one sentence each.
     """
 
     stages: tuple[ExplainedStage, ...]
@@ -84,11 +84,11 @@ class Explanation:
 
     @property
     def layout(self) -> str:
-        """Where stages run, in lines."""
+        """The stages and where they run, as lines of text."""
         return laid_out(self.parts)
 
     def to_text(self, width: int = LINE) -> str:
-        """The text for a terminal of so many columns."""
+        """Return the text for a terminal of `width` columns."""
         few, rest = _shown(self.stages)
         if width < _LEAST:
             found = [_where(few).to_text(width), *rest]
@@ -121,29 +121,32 @@ class Explanation:
 def explain(
     pipeline: Chain, executor: Executor | None = None, *, ranks: int | None = None
 ) -> Explanation:
-    """Say what a run would do, and what to look at twice. Reads no data and starts nothing.
+    """Describe a run before it starts, with warnings. Reads no data and starts no workers.
 
     Args:
         pipeline: The pipeline to run.
-        executor: The executor to run it with; None is `inline()`.
-        ranks: The number of ranks of the job, however many `shard` was built for. The text
-            then also shows which stages every rank runs for all items, what sharing that
-            work would save, and a warning if ranks repeat it.
+        executor: The executor to run it with. None is `inline()`.
+        ranks: Number of ranks of the job; it may differ from the number in `shard`. If set,
+            the text also shows which stages every rank runs for all items and how much work
+            sharing them would save, and it warns if ranks repeat work.
 
     Returns:
-        An `Explanation`, whose text has a line for each segment of the pipeline, its stages,
-        where they run and how many items are held there that were made, or are being
-        made, before they are asked for. Those of pipelines that are joined come before,
-        indented. Behind them a table of stages: their lanes and the bytes that they take
-        in a state (`resume_cost` tells what a state re-reads). Then what is held ahead, and
-        warnings: the batches that a shuffle takes for items, a seed used twice, a shard that
-        makes every rank read everything, a stage that never begins again, and a function that
-        a worker can't get.
+        An `Explanation`. Printed, it shows:
+
+        1. One line per segment of the pipeline: its stages, where they run, and the maximum
+           number of items that are prefetched there. Segments of joined pipelines come first,
+           indented.
+        2. A table of stages: the modes in which each can run, and its size in a state
+           (`resume_cost` reports how much a state re-reads).
+        3. The memory used by prefetched items.
+        4. Warnings: a shuffle of batches instead of items, a seed used twice, a shard that
+           makes every rank read everything, a stage that never starts again, a function that
+           can't be sent to a worker.
 
     >>> import lazyckpt as lz
     >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)
     >>> found = lz.explain(words | lz.batch(2) | lz.shuffle(8, seed=0))
-    >>> found.stages[1].lanes
+    >>> found.stages[1].modes
     ('flow',)
     >>> print(*found.warnings)
     shuffle(buffer_size=8, seed=0) shuffles batches, not items: batch(2) is before it; \
@@ -169,7 +172,7 @@ to mix items, put shuffle before batch
 def _of_ranks(
     chain: Chain, stages: list[ExplainedStage], ranks: int, *, shared: bool
 ) -> tuple[list[ExplainedStage], str, list[str]]:
-    """The stages with what each rank makes of them, that in words, and warnings."""
+    """Return the stages with the items that each rank computes, a summary, and warnings."""
     if not is_dealt(chain):
         return stages, "", ["the pipeline has no shard: each rank gets all items"]
     found = kinds(chain)
@@ -183,19 +186,19 @@ def _of_ranks(
 
 
 class _Placed(NamedTuple):
-    """Where each stage of a chain runs, and those of the pipelines that the first one joins."""
+    """The place of each stage of a chain, and the places of the pipelines that it joins."""
 
     wheres: list[str]
     inner: list[_Placed]
 
 
 def _placed(chain: Chain, parts: deque[Part], margin: int) -> _Placed:
-    """Take the parts of a chain, with those of pipelines that it joins before its own."""
+    """Take the parts of a chain. The parts of the pipelines that it joins come first."""
     inner: list[_Placed] = []
     for each in _joined(chain):
-        if not parts or _margin(parts[0]) <= margin:  # they run as one with what joins them
+        if not parts or _margin(parts[0]) <= margin:  # they run in the segment that joins them
             break
-        if not parts[0][2]:  # the rest is summed up
+        if not parts[0][2]:  # the line that sums up the other pipelines
             parts.popleft()
             break
         inner.append(_placed(each, parts, margin + 2))
@@ -225,7 +228,7 @@ def _stages(
             f"{label}{number}",
             call.name,
             f"{call.name}(...)" if call.chains else repr(call),
-            _lanes(machine),
+            _modes(machine),
             where,
             len(encode_stage(*own)),
         )
@@ -240,18 +243,18 @@ def _stages(
             yield from _stages(inner, there, prefix, entry.pipelines[n], place.children[n])
 
 
-def _lanes(machine: Machine[Any]) -> tuple[str, ...]:
+def _modes(machine: Machine[Any]) -> tuple[str, ...]:
     is_flowing = not getattr(machine.flow, "__qualname__", "").startswith(stepping.__name__)
     found = {
         "flow": is_flowing,
         "seek": machine.skip is not None,
         "vectorized": machine.view is not None,
     }
-    return tuple(lane for lane, has_it in found.items() if has_it)
+    return tuple(mode for mode, has_it in found.items() if has_it)
 
 
 def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
-    """The functions that workers can't get."""
+    """Yield a warning for each function that can't be sent to workers."""
     inner = executor.arguments.get("executor")
     if isinstance(inner, Executor):
         executor = inner
@@ -266,9 +269,9 @@ def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
                 function = getattr(call.arguments[name], "func", call.arguments[name])
                 if "<l" in getattr(function, "__qualname__", ""):  # <lambda>, <locals>
                     yield (
-                        f"{show(function)} in {call.name} has no name that a worker could import, "
-                        f'as start_method="{method}" wants; define it in a module, or '
-                        'pip install "lazyckpt[processes]", which brings cloudpickle'
+                        f"{show(function)} in {call.name} has no name that a worker can import, "
+                        f'which start_method="{method}" requires; define it in a module, or '
+                        'pip install "lazyckpt[processes]" to get cloudpickle'
                     )
 
 
@@ -276,15 +279,15 @@ def _cells(stage: ExplainedStage) -> tuple[str, ...]:
     size = f"{stage.state_bytes} B" if stage.state_bytes else ""
     name = f"{stage.stage} {stage.name}"
     more = (stage.ranks,) if stage.ranks else ()
-    return name, " ".join(stage.lanes) or "step", size, *more
+    return name, " ".join(stage.modes) or "step", size, *more
 
 
 def _names(stages: Sequence[ExplainedStage]) -> tuple[str, ...]:
-    return (*_NAMES, "each rank makes") if any(each.ranks for each in stages) else _NAMES
+    return (*_NAMES, "each rank computes") if any(each.ranks for each in stages) else _NAMES
 
 
 def _where(stages: Sequence[ExplainedStage]) -> Table:
-    """Stages below where they run."""
+    """Return a table of stages, grouped by the place where they run."""
     rows: list[tuple[str, ...] | str] = []
     for where, together in groupby(stages, attrgetter("where")):
         rows += [where, *((f"{each.stage} {each.text}", *_cells(each)[1:]) for each in together)]

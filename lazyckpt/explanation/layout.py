@@ -1,4 +1,4 @@
-"""What runs where, as lines that a person reads."""
+"""Lay out stages and the places where they run as lines of text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from lazyckpt.executors.executor import Part
 
 LINE = 100  # characters
-_LEAST = 32  # of the stages in it
+_LEAST = 32  # characters of a line that stages may fill at least
 
 
 def laid_out(parts: Sequence[Part], width: int = LINE) -> str:
-    """Lines with the stages to the left, and their places to the right of their last line."""
+    """Return lines with the stages on the left; their place is right of their last line."""
     most = max(_LEAST, width - 2 - max(len(where) for _, where, _ in parts))
     texts = [_filled(stages, most) for stages, _, _ in parts]
     ends = [len(text.rpartition("\n")[2]) for text in texts]
@@ -23,7 +23,7 @@ def laid_out(parts: Sequence[Part], width: int = LINE) -> str:
 
 
 def _filled(stages: tuple[str, ...], most: int) -> str:
-    """Stages in lines of so many characters, where they can be cut."""
+    """Return stages as lines of at most `most` characters, broken between stages."""
     first, *rest = stages
     margin = " " * (len(first) - len(first.lstrip()))
     lines = first.split("\n")

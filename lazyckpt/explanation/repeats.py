@@ -1,4 +1,4 @@
-"""Which stages each of several ranks runs for all items, and which only for its own."""
+"""Find the stages that each rank runs for all items, and those that it runs for its own only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lazyckpt.executors.plan.segments import Segment, split_pipeline
 from lazyckpt.executors.sharing.executor import is_dealt
 
 Kind: TypeAlias = Literal["divided", "shareable", "repeated"]
-"""What ranks do of a stage: each its part; all the same, unless they share work; all the same."""
+"""How ranks run a stage: each rank its part, all items unless they share work, or all items."""
 
 WORDS: dict[Kind, str] = {
     "divided": "its part",
@@ -22,9 +22,9 @@ _SHOWN = 8  # names of stages in a sentence
 
 
 def kinds(chain: Chain) -> dict[str, Kind]:
-    """The kind of each stage, by its number, as in `1[0].2`."""
+    """Return the kind of each stage by its number, such as `1[0].2`."""
     segments = split_pipeline(chain, workers=2, can_stream=False)
-    if chain.own_rank is not None:  # they can't share, as they are at different places
+    if chain.own_rank is not None:  # ranks at different positions can't share work
         segments = _whole(chain, works=False)
     return dict(_kinds(chain, segments, "", is_divided=False))
 
@@ -32,7 +32,11 @@ def kinds(chain: Chain) -> dict[str, Kind]:
 def _kinds(
     chain: Chain, segments: Sequence[Segment], label: str, *, is_divided: bool
 ) -> Iterator[tuple[str, Kind]]:
-    """Those of a chain whose items, if it has no shard, each rank takes all of or its part."""
+    """Yield the kinds of a chain's stages.
+
+    Without a shard in the chain, each rank takes its part of the items if `is_divided`, and
+    otherwise all of them.
+    """
     dealing = ["num_shards" in call.arguments for call in chain.calls]
     dealt = any(is_dealt(each) for each in chain.calls[0].chains)
     works = [
@@ -58,16 +62,18 @@ def _kinds(
 
 
 def _whole(chain: Chain, *, works: bool) -> list[Segment]:
-    """The only segment of a chain that isn't taken apart."""
+    """Return the only segment of a chain that isn't split."""
     return [Segment("chunks" if works else "local", chain.calls)]
 
 
 def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | None) -> str:
-    """What so many ranks make in sum, and what they would if they shared it."""
+    """Say how much work the ranks do in sum, and how much they would do if they shared it."""
     both = [*names["shareable"], *names["repeated"]]
     if not both:
-        return f"Each of {ranks:,} ranks makes only its own items."
-    said = f"Each of {ranks:,} ranks makes all items of {_listed(both)}: {ranks:,} times the work"
+        return f"Each of {ranks:,} ranks computes only its own items."
+    said = (
+        f"Each of {ranks:,} ranks computes all items of {_listed(both)}: {ranks:,} times the work"
+    )
     if length is not None and length < math.inf:
         said += f" and {ranks * length:,.0f} source items read in an epoch of {length:,.0f}."
     else:
@@ -84,12 +90,12 @@ def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | No
 
 
 def warning(ranks: int, names: Mapping[Kind, Sequence[str]]) -> str:
-    """What to do about work that ranks repeat."""
+    """Say how to avoid work that ranks repeat."""
     return (
         f"{ranks:,} ranks repeat each other's work before shard, in "
-        f"{_listed(names['shareable'])}: share it by executor=lz.torch.shared(...), or do it "
-        "before the training by lazyckpt convert and plan_packing, or let each rank read its "
-        "own part by lanes"
+        f"{_listed(names['shareable'])}: share it with executor=lz.torch.shared(...), do it "
+        "before training with lazyckpt convert and plan_packing, or let each rank read its "
+        "own part with lanes"
     )
 
 

@@ -1,4 +1,4 @@
-"""What to look at twice before a long run, told from pipelines alone."""
+"""Warnings about likely mistakes, found in pipelines without reading data."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import registry
 
-_LONG = 1 << 40  # items, more than a stage is told to take
-_MOST = 3  # of several stages that are named
+_LONG = 1 << 40  # items: more than any stage's `n`
+_MOST = 3  # stages that a warning names
 _SHUFFLES = {"shuffle", "block_shuffle", "local_shuffle"}
 _KEEPING = {"tap", "predicate"}  # roles of functions that leave items as they are
 
 
 def warnings(chain: Chain, *, late_shards: bool = True) -> Iterator[str]:
-    """A sentence for each; the joined pipelines' too. Without `late_shards`, none of those."""
+    """Yield a sentence per warning, also for joined pipelines.
+
+    Args:
+        chain: The pipeline.
+        late_shards: If False, leave out the warnings about shards after streams.
+    """
     if chain.partings:
         yield (
-            f"each rank has a state of its own, for ranks are at different places behind "
-            f"{_short(chain.partings[0][0])}: save that of every rank, or give a loader a group="
+            f"each rank has its own state, because ranks are at different positions after "
+            f"{_short(chain.partings[0][0])}: save the state of every rank, or pass group= to "
+            "a loader"
         )
     seeds: dict[tuple[str, str], list[str]] = defaultdict(list)
     shown: dict[tuple[str, str], Call] = {}
@@ -40,13 +46,14 @@ def warnings(chain: Chain, *, late_shards: bool = True) -> Iterator[str]:
         if len(places) > 1:
             few = [*places[:_MOST], *["..."][: len(places) > _MOST]]
             yield (
-                f"{len(places)} stages draw the same numbers, by the same seed: "
-                f"{_short(shown[key])} as stages {', '.join(few)}; give each a seed of its own"
+                f"{len(places)} stages draw the same random numbers, because they have the same "
+                f"seed: {_short(shown[key])} as stages {', '.join(few)}; use a different seed "
+                "for each"
             )
 
 
 def pipelines(chain: Chain, label: str = "") -> Iterator[tuple[str, Chain]]:
-    """A pipeline and those that it joins, each behind what its stages are numbered with."""
+    """Yield a pipeline and the pipelines that it joins, each with the prefix of its stages."""
     yield label, chain
     for number, call in enumerate(chain.calls, 1):
         for n, inner in enumerate(call.chains):
@@ -59,11 +66,11 @@ def _of_one(chain: Chain) -> Iterator[str]:
     for call, machine in zip(chain.calls, chain.machines, strict=True):
         upstream = machine.upstream
         if upstream is not None and machine.rate.epochs == upstream.length == math.inf:
-            yield f"{_short(call)} never begins again: what comes before it is endless"
+            yield f"{_short(call)} never starts again: its input is endless"
 
 
 def _short(call: Call) -> str:
-    """A stage, without the pipelines that it joins."""
+    """Return a stage as text, without the pipelines that it joins."""
     return f"{call.name}(...)" if call.chains else repr(call)
 
 
@@ -72,8 +79,8 @@ def _changing_subsets(chain: Chain) -> Iterator[str]:
     for call, machine in zip(chain.calls, chain.machines, strict=True):
         if shuffle is not None and _is_fewer(machine) and _cuts(call, machine):
             yield (
-                f"{call!r} gives another subset in each epoch, for {shuffle!r} before it "
-                f"takes a new order; to keep one subset, put {call.name} before {shuffle.name}"
+                f"{call!r} yields a different subset in each epoch, because {shuffle!r} before "
+                f"it uses a new order; to keep one subset, put {call.name} before {shuffle.name}"
             )
         if _is_shuffle(call):
             shuffle = call
@@ -86,12 +93,12 @@ def _is_shuffle(call: Call) -> bool:
 
 
 def _is_fewer(machine: Machine[Any]) -> bool:
-    """Whether a stage gives, or may give, fewer items than come before it."""
+    """Return whether a stage yields, or may yield, fewer items than its input has."""
     return machine.length is None or bool(machine.length != machine.upstream.length)
 
 
 def _cuts(call: Call, machine: Machine[Any]) -> bool:
-    """Whether a stage leaves items out by their number: it counts them, and gives fewer."""
+    """Return whether a stage drops items by their number: it counts them and yields fewer."""
     is_one_by_one = machine.rate.each == 1 and not machine.rate.whole_epoch
     if not (machine.owns and is_one_by_one and call.combinator.keeps_items) or call.covers:
         return False
@@ -122,9 +129,9 @@ def _late_shards(chain: Chain) -> Iterator[str]:
             streams = [each for each, made in before if made.skip is None]
             if shuffle := next(filter(_is_shuffle, streams), None):
                 yield (
-                    f"every rank reads all items and drops those of others: {shuffle!r} has no "
-                    f"random access, and {call!r} comes after it; put {call.name} where there "
-                    "still is some, such as over the files"
+                    f"every rank reads all items and drops the items of other ranks: {shuffle!r} "
+                    f"has no random access, and {call!r} comes after it; put {call.name} where "
+                    "there still is random access, such as directly after a source of files"
                 )
             elif behind := list(dropwhile(lambda pair: not _ends_random_access(pair[1]), before)):
                 (last, made), *others = behind
@@ -132,17 +139,17 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                 passes = passes and all(each.skip is not None for each in made.children)
                 if not passes or any(each.name != "repeat" for each, _ in others):
                     yield (
-                        f"{'with workers, ' if passes else ''}every rank reads all that comes "
-                        f"before {_short(last)}, for other ranks too: "
-                        f"there is no random access behind it, and {call!r} comes after it; put "
-                        f"{call.name} before it, where its documentation says under Rank-free "
-                        "whether ranks still have one state"
+                        f"{'with workers, ' if passes else ''}every rank reads all items before "
+                        f"{_short(last)}, including the items of other ranks: there is no random "
+                        f"access after it, and {call!r} comes after it; put {call.name} before it "
+                        f"(the documentation of {last.name} says whether ranks then still share "
+                        "one state)"
                     )
         before.append((call, machine))
 
 
 def _passes_over(call: Call, machine: Machine[Any]) -> bool:
-    """Whether of a mixture before a stage no items are made that are passed over behind it."""
+    """Return whether a stage after a mixture can skip items without computing them."""
     return call.name == "repeat" or (call.combinator.pointwise and not machine.owns)
 
 

@@ -1,1 +1,1 @@
-"""Errors: the notes they carry, and records that are left out."""
+"""Errors: the notes they carry, and records that are skipped."""

@@ -1,4 +1,4 @@
-"""Functions in place of a user's that give a hole where they fail."""
+"""Replacements for users' functions that return a hole when they fail."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from lazyckpt.errors import InvalidState, SourceChanged, StorageError
 from lazyckpt.failures.marks import without_marks
 from lazyckpt.failures.notes import Guard
 
-_WHOLE_DATA = (SourceChanged, StorageError)  # errors not of one item, which are raised
+_WHOLE_DATA = (SourceChanged, StorageError)  # errors that concern more than one item are raised
 
 
 class Hole:
-    """Stands for an item that is left out, until there is a stage that would look at it."""
+    """Stands for a skipped item, up to a stage that would look at it."""
 
     def __init__(self, stage: str, what: str) -> None:
         self.stage, self.what = stage, what
 
     def told(self, place: Callable[[], Position]) -> str:
-        """The stage, the position behind the item, and the error."""
+        """Describe the stage, the position after the item, and the error."""
         try:
             where = _cut(brief(without_marks(place())[0]))
-        except InvalidState:  # a user's own state which is none
+        except InvalidState:  # an invalid state of the user's own
             where = "?"
         return f"{_cut(self.stage)} before {where}: {self.what}"
 
 
 class Guarded(Guard):
-    """A function that gives a hole where it fails, and passes on those that there are.
+    """A function that returns a hole if it fails, and passes existing holes on.
 
     Attributes:
-        expands: Whether it gives iterables, whose steps may fail as well.
-        number: Which function of its pipeline this is.
+        expands: Whether it returns iterables, whose steps may fail as well.
+        number: Number of the function in its pipeline.
     """
 
     expands = False
@@ -62,17 +62,17 @@ class Guarded(Guard):
         return hole
 
 
-_MOST = 1000  # characters of an error that are looked at
+_MOST = 1000  # characters of an error that are read
 _FOLDERS = re.compile(r"(?:\b\w+://|(?<!\w)/)(?:[^\s/]+/)+")
 
 
 def _short(error: Exception) -> str:
-    """Its type and message; of a path the name, since there is little room."""
+    """Return the type and message of an error; only the name of a path, to save room."""
     try:
         text = f"{type(error).__name__}: {error}"
     except Exception:
         text = type(error).__name__
-    if len(text) > _MOST:  # up to a blank: what hides secrets would not know a part of one
+    if len(text) > _MOST:  # up to a blank: a part of a secret would not be recognised
         text = f"{text[:_MOST].rsplit(None, 1)[0]} ..."
     return _FOLDERS.sub(".../", text)
 
@@ -82,7 +82,7 @@ def _cut(text: str) -> str:
 
 
 class Whole(Guard):
-    """A judge of items before a stage, which finds all true but holes."""
+    """A judge of items before a stage: it accepts all but holes."""
 
     def __init__(self, stage: str) -> None:
         self.stage = stage
@@ -92,7 +92,7 @@ class Whole(Guard):
 
 
 class Dropping(Guard):
-    """A judge of items before a stage, which finds true what the stage doesn't drop."""
+    """A judge of items before a stage: it accepts the items that the stage doesn't drop."""
 
     def __init__(self, why: Callable[[Any], str | None], stage: str) -> None:
         self.why, self.stage = why, stage
@@ -113,7 +113,7 @@ class Tap(Guarded):
         return args[0]
 
 
-WHOLE_ITEMS: dict[str, type[Guarded]] = {"star": Star, "tap": Tap}  # what makes a stage a map
+WHOLE_ITEMS: dict[str, type[Guarded]] = {"star": Star, "tap": Tap}  # functions of stages like map
 
 
 class Predicate(Guarded):
@@ -122,10 +122,10 @@ class Predicate(Guarded):
 
 
 class Expansion(Guarded):
-    """What comes before a failure within an expansion stays; a hole is the last of it.
+    """Keeps the outputs before a failure within an expansion; the last one is a hole.
 
-    Rows of a reader are left out one by one, and so is what an iterator gives that goes on
-    after an error, as it says by `goes_on`.
+    Rows of a reader are skipped one by one. So are the items of an iterator that continues after
+    an error, as its `goes_on` says.
     """
 
     expands = True
@@ -154,7 +154,7 @@ class Expansion(Guarded):
 
 
 class Data(Guarded):
-    """Data with indices, some of which fail."""
+    """Indexable data, some items of which fail."""
 
     def __len__(self) -> int:
         return len(self.fn)  # type: ignore[arg-type]  # it is data
@@ -171,5 +171,5 @@ class Data(Guarded):
 
 
 def unguarded(data: Any) -> Any:
-    """The data of a source, also where those of its items that fail are left out."""
+    """Return the data of a source, also if its failing items are skipped."""
     return data.fn if isinstance(data, Data) else data

@@ -1,4 +1,4 @@
-"""Marks on positions: the number of the next item that a stage leaves out there."""
+"""Marks on positions: the number of the next item that a stage skips there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Triple: TypeAlias = tuple[int, int, int]
 
 
 class MarkedPosition(tuple[Any, ...]):
-    """A position with marks: for a stage, the number of the next item that it leaves out.
+    """A position with marks: for a stage, the number of the next item that it skips.
 
-    It is equal to the position, has its hash, and pickles with its marks.
+    It is equal to the position, has the same hash, and pickles with its marks.
     """
 
     marks: dict[int, int]
@@ -28,19 +28,19 @@ class MarkedPosition(tuple[Any, ...]):
 
 
 def next_number(position: Position, stage: int) -> int:
-    """The number of the next item that the stage leaves out."""
+    """Return the number of the next item that the stage skips."""
     return position.marks.get(stage, 0) if isinstance(position, MarkedPosition) else 0
 
 
 def behind_others(position: Position, numbers: Mapping[int, int]) -> Position:
-    """The position where so many others were left out before by each stage."""
+    """Return the position after other items were skipped before by each stage."""
     for stage, number in numbers.items():
         position = with_next_number(position, stage, next_number(position, stage) + number)
     return position
 
 
 def with_next_number(position: Position, stage: int, number: int) -> Position:
-    """The position, with the number of the next item that the stage leaves out."""
+    """Return the position, with the number of the next item that the stage skips."""
     marks = marks_of(position)
     if marks.get(stage, 0) == number:
         return position
@@ -49,12 +49,12 @@ def with_next_number(position: Position, stage: int, number: int) -> Position:
 
 
 def marks_of(position: Position) -> dict[int, int]:
-    """Return the marks of a position: by stage, the number of the next item that it leaves out."""
+    """Return the marks of a position: per stage, the number of the next item that it skips."""
     return position.marks if isinstance(position, MarkedPosition) else {}
 
 
 def without_marks(position: Position) -> tuple[Position, tuple[Triple, ...]]:
-    """The plain position, and its marks: (which of its tuples, stage, number)."""
+    """Split a position into the plain one and its marks: (which of its tuples, stage, number)."""
     found: list[Triple] = []
     count = 0
 
@@ -70,7 +70,7 @@ def without_marks(position: Position) -> tuple[Position, tuple[Triple, ...]]:
 
 
 def with_marks(position: Position, marks: tuple[Triple, ...]) -> Position:
-    """The position with marks, as `without_marks` gives them. It drops those that don't fit."""
+    """Restore the marks from `without_marks` on a position; those that don't fit are dropped."""
     if not marks:
         return position
     by_part: dict[int, dict[int, int]] = {}

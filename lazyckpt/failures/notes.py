@@ -1,4 +1,4 @@
-"""Notes on an error: which stage it came from, read from its traceback, and how to replay it."""
+"""Notes on an error: the stage it came from, read from its traceback, and how to replay it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lazyckpt.errors import PipelineError, SourceChanged
 
 _MAX_NOTE = 4_096  # characters
 _READ_ONLY = (
-    "lazyckpt: the arrays of a source are read-only, so that every epoch begins with the same; "
-    "change a copy of an item: item.copy()"
+    "lazyckpt: the arrays of a source are read-only, so that every epoch has the same data; "
+    "change a copy of the item: item.copy()"
 )
 _MAX_PLACES = 3
-_LAZY = {"data", "expand", "steps"}  # roles of what is iterated over as items are given
+_LAZY = {"data", "expand", "steps"}  # roles of values that are iterated while items are yielded
 
 
 class Failure(Exception):
@@ -27,7 +27,7 @@ class Failure(Exception):
     Attributes:
         error: The error.
         places: The stages that it may come from.
-        trace: Its traceback as text, if that of another process.
+        trace: Its traceback as a string, if it comes from a different process.
     """
 
     def __init__(self, error: Any, places: str, trace: str = "") -> None:
@@ -37,16 +37,16 @@ class Failure(Exception):
 
 
 class Guard:
-    """A function in place of a user's; `stage` shows the call that this was written in."""
+    """A wrapper of a user's function; `stage` shows the call that the function was written in."""
 
     stage: str
 
 
 class RebuiltError:
-    """An error that unpickles without its own `__init__`, which may want other arguments."""
+    """An error that unpickles without its own `__init__`, which may need other arguments."""
 
     def __init__(self, error: BaseException, attributes: dict[str, Any] | None = None) -> None:
-        """Have an error unpickle so.
+        """Wrap an error.
 
         Args:
             error: The error.
@@ -60,7 +60,7 @@ class RebuiltError:
 
 
 def _rebuilding(value: Any) -> Any:
-    """An argument of an error, with errors in it, as a group has, that unpickle so too."""
+    """Wrap the errors in an argument of an error, such as those of a group, in the same way."""
     if isinstance(value, BaseException):
         return RebuiltError(value)
     return type(value)(map(_rebuilding, value)) if type(value) in (list, tuple) else value
@@ -83,17 +83,17 @@ def annotated(
     state: Callable[[], str],
     behind: int = 0,
 ) -> BaseException:
-    """The error to raise: the same one, with notes.
+    """Return the error to raise: the same one, with notes.
 
-    They name the stage, where it was built, and how to replay the item. A
-    StopIteration becomes a `PipelineError`, as it would end the consumer's loop.
+    The notes name the stage, where it was built, and how to replay the item. A StopIteration
+    becomes a `PipelineError`, because it would end the consumer's loop.
 
     Args:
-        error: What was raised, or a worker's `Failure`.
+        error: The error raised, or a worker's `Failure`.
         calls: The stages of the pipeline.
-        delivered: How many items were delivered before it.
-        state: Gives the JSON of a state from which to replay it.
-        behind: How many items before it that state is.
+        delivered: Number of items delivered before it.
+        state: Function that returns the JSON of a state from which to replay it.
+        behind: Number of items from that state to the failed item.
     """
     failure = error if isinstance(error, Failure) else as_failure(error, calls)
     error, places = failure.error, failure.places
@@ -102,13 +102,13 @@ def annotated(
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
     remedy = _READ_ONLY if isinstance(error, ValueError) and "read-only" in str(error) else ""
     for each in (note, remedy, _replay_note(state, behind), failure.trace):
-        if each and each not in getattr(error, "__notes__", ()):  # raised again and again
+        if each and each not in getattr(error, "__notes__", ()):  # it may be raised repeatedly
             add_note(error, each)
     return error
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Its `add_note`, also where its attributes can't be set, as of a frozen dataclass."""
+    """Add a note, even if the error's attributes can't be set, as in a frozen dataclass."""
     try:
         error.add_note(note)
     except Exception:
@@ -118,37 +118,37 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def _replay_note(state: Callable[[], str], behind: int) -> str:
-    """How to replay the item; nothing where a user's own state is invalid, huge or secret."""
+    """Return how to replay the item; empty if a user's own state is invalid, huge or secret."""
     try:
         text = state()
     except PipelineError:
         return ""
     known = f"lz.advance(pipeline, state, {behind})" if behind else "state"
-    found = f"lazyckpt: lz.replay(pipeline, {known}) makes it again; state = {text!r}"
+    found = f"lazyckpt: lz.replay(pipeline, {known}) recomputes it; state = {text!r}"
     return found if len(found) <= _MAX_NOTE and masked(text) == text else ""
 
 
 def as_failure(error: BaseException, calls: tuple[Call, ...]) -> Failure:
-    """An error with the stages that it may come from, while its traceback is at hand."""
+    """Return an error with the stages it may come from, while its traceback exists."""
     if isinstance(error, Failure):
         return error
     signal = _generator_signal(error)
     if not isinstance(error, Exception) and signal is None:
         return Failure(error, "")
     places = ""
-    with suppress(Exception):  # of attributes that a class makes up
+    with suppress(Exception):  # attributes that a class computes
         places = " or ".join(_place(call) for call in _likely_calls(error, calls))
     if signal is not None:
         what = type(signal).__name__
-        error = PipelineError(f"a function raised {what}, which does not end the stream")
+        error = PipelineError(f"a function raised {what}, which doesn't end the stream")
         error.__cause__ = signal
     return Failure(error, places)
 
 
 def _generator_signal(error: BaseException) -> StopIteration | GeneratorExit | None:
-    """The StopIteration or GeneratorExit that this is, or was before a generator changed it.
+    """Return the StopIteration or GeneratorExit that an error is, or was within a generator.
 
-    Either would end a generator of ours without an error.
+    Either would end one of our generators without an error.
     """
     if isinstance(error, RuntimeError) and str(error) == "generator raised StopIteration":
         return error.__cause__ if isinstance(error.__cause__, StopIteration) else None
@@ -156,7 +156,7 @@ def _generator_signal(error: BaseException) -> StopIteration | GeneratorExit | N
 
 
 def places_of_functions(calls: tuple[Call, ...]) -> str:
-    """The stages that run a user\'s code, if few do: one of them is to blame."""
+    """Return the stages that run user code, if they are few: the error comes from one of them."""
     found = [
         call
         for call in _flatten(calls)
@@ -171,7 +171,7 @@ def _place(call: Call) -> str:
 
 
 def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
-    """The calls it may come from, at most three: no traceback tells equal ones apart."""
+    """Return the calls an error may come from, at most three: tracebacks don't tell equal ones."""
     frames = list(_frames(error))
     ours = [i for i, frame in enumerate(frames) if _is_ours(frame)]
     every = list(_flatten(calls))
@@ -185,11 +185,11 @@ def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
         held |= {id(v.func) for v in frame.f_locals.values() if isinstance(v, partial)}
         found = [c for c in every if any(id(v) in held and _is_distinctive(v) for v in _values(c))]
         if not found:
-            # What several stages have in common is told the one that it works for.
+            # Code shared by several stages counts for the stage that calls it.
             names = frame.f_code.co_qualname.partition(".")[0], frame.f_locals.get("stage")
             found = [call for call in every if call.name in names]
     if not found and (not isinstance(error, PipelineError) or isinstance(error, SourceChanged)):
-        # From within an iterable, of which the traceback tells nothing.
+        # Raised inside an iterable, which the traceback doesn't show.
         found = [
             call
             for call in every
@@ -235,7 +235,7 @@ def _is_distinctive(value: Any) -> bool:
 
 
 def _codes(value: Any) -> Iterator[CodeType]:
-    """The code that runs when the value is called, read or iterated, with all code in it."""
+    """Yield the code that runs when a value is called, read or iterated, and all code in it."""
     value = getattr(value, "func", value)  # functools.partial
     sources = [value]
     if not isinstance(value, type):

@@ -1,12 +1,11 @@
-"""A log of what is left out of a stream, numbered so that nothing is counted twice.
+"""A log of the items skipped in a stream, numbered so that nothing is counted twice.
 
-A stage that leaves items out numbers them from 0 in each epoch of its upstream.
-The number of the next one is a mark on the position that the stage gives. So it
-goes wherever that position goes, and what a later stage reads again keeps the
-numbers that it had.
+A stage that skips items numbers them from 0 in each epoch of its upstream. The number of the
+next one is a mark on the stage's position. The mark goes wherever the position goes, so items
+that a later stage re-reads keep their numbers.
 
-A record at which a worker was lost has a name, see `watching`. The log keeps the latest
-of them, and so does a state: a resume leaves those out without another try.
+A record at which a worker was lost has a name, see `watching`. The log keeps the latest names,
+and so does a state: a resume skips those records without another try.
 """
 
 from __future__ import annotations
@@ -22,28 +21,27 @@ from lazyckpt.core.secrets import masked
 from lazyckpt.errors import InvalidState, WorkerDied
 from lazyckpt.failures.marks import Triple
 
-_FIRST = 8  # items left out whose texts are kept
-_TEXT_LENGTH = 88  # characters of one
+_FIRST = 8  # skipped items whose descriptions are kept
+_TEXT_LENGTH = 88  # characters per description
 _MOST_LOST = 8  # records whose names are kept
-LEFT_OUT = WorkerDied("left out, as it was before")  # in place of what a state doesn't keep
-LOST_NAMES = 1 << 40  # that there may be
-_MOST = 1 << 10  # stages that leave items out, and marks of theirs
+LEFT_OUT = WorkerDied("skipped again")  # for errors that a state doesn't keep
+LOST_NAMES = 1 << 40  # number of possible names
+_MOST = 1 << 10  # stages that skip items, and their marks
 
 
 class Skipped(int):
-    """How many items were left out, as an int, with texts of the `first` of them.
+    """The number of skipped items, as an int, with descriptions of the `first` ones.
 
     Attributes:
-        first: Where each was and why: the stage, the position just behind it, and
+        first: A description of each: the stage, the position just after the item, and
             the error. At most 8, and fewer if they would not fit into a state.
-        following: The epoch and number of the next one of each stage that left some
-            out: (stage, epoch, number).
-        marks: In a state, the numbers with which a resume begins to read: (which of
-            the position's tuples, stage, number). The position decides them, so two
-            that differ in nothing else are equal.
-        lost: In a state, the names of the records at which workers were lost, which a
-            resume is not to try again: the latest 8, perhaps some that come behind the
-            state. They make none unequal either.
+        following: The epoch and number of the next one of each stage that skipped some:
+            (stage, epoch, number).
+        marks: In a state, the numbers with which a resume begins to read: (which of the position's
+            tuples, stage, number). They follow from the position, so they don't count for equality.
+        lost: In a state, the names of the records at which workers were lost, which a resume must
+            not try again: the latest 8, possibly some after the state. They don't count for
+            equality either.
     """
 
     first: tuple[str, ...]
@@ -64,11 +62,11 @@ class Skipped(int):
         return self
 
     def plus(self, record: SkipRecord, room: int) -> Skipped:
-        """These, and those of a later record that are new.
+        """Return these items and the new ones of a later record.
 
         Args:
-            record: What was left out after them, perhaps known in part.
-            room: Characters for the texts of the first.
+            record: The items skipped after them, some possibly known.
+            room: Number of characters for the descriptions.
         """
         count, known = int(self), {stage: (epoch, n) for stage, epoch, n in self.following}
         first = list(self.first)
@@ -76,7 +74,7 @@ class Skipped(int):
             if known.get(stage, (0, 0)) <= (epoch, n):
                 known[stage] = epoch, n + 1
                 count += 1
-                # Once one has found no room none has, or a resume would keep others.
+                # After one without room, none is kept, or a resume would keep different ones.
                 if count - 1 == len(first) < _FIRST and _fits([*first, text], room):
                     first.append(text)
         for stage, epoch, begin, end in record.spans:
@@ -89,22 +87,22 @@ class Skipped(int):
         return Skipped(count, tuple(first), following)
 
     def at(self, marks: tuple[Triple, ...], lost: tuple[int, ...] = ()) -> Skipped:
-        """The same with other marks and names of lost records."""
+        """Return the same with other marks and names of lost records."""
         return Skipped(self, self.first, self.following, marks, lost)
 
     def renumbered(self) -> Skipped:
-        """The same, but stages number from 0 again, as other stages stand there now."""
+        """Return the same, with stages numbering from 0 again, as they are at new positions."""
         return Skipped(self, self.first)
 
     def to_json(self) -> dict[str, Any]:
-        """What a state keeps of it, for `from_json` to read."""
+        """Return the part that a state keeps, for `from_json`."""
         found = {"count": int(self), "first": self.first, "next": self.following}
         more = {"marks": self.marks, "lost": self.lost}
         return {**found, **{name: value for name, value in more.items() if value}}
 
     @staticmethod
     def from_json(found: Any) -> Skipped:
-        """What `to_json` gave; an `InvalidState` for anything else."""
+        """Parse the result of `to_json`; raise an `InvalidState` for anything else."""
         if not isinstance(found, dict) or not _NAMES <= {*found} <= _NAMES | _MORE:
             raise InvalidState(f"not a record of skipped items: {brief(found)}")
         count, first = found["count"], found["first"]
@@ -144,18 +142,18 @@ class Skipped(int):
 
 
 _NAMES = {"count", "first", "next"}
-_MORE = {"marks", "lost"}  # only where there are some
+_MORE = {"marks", "lost"}  # only if there are some
 
 
 def _are_lost(found: Any) -> bool:
-    """Whether these are names of lost records."""
+    """Return whether these are names of lost records."""
     if not isinstance(found, tuple) or len(found) > _MOST_LOST:
         return False
     return all(type(name) is int and 0 <= name < LOST_NAMES for name in found)
 
 
 def _are_triples(found: Any, key: int) -> bool:
-    """Whether these are triples of ints in the order of their first `key`, the last above 0."""
+    """Return whether these are triples of ints, ordered by their first `key`, the last above 0."""
     if not isinstance(found, tuple) or len(found) > _MOST:
         return False
     for triple in found:
@@ -172,18 +170,18 @@ def _fits(texts: list[str], room: int) -> bool:
 
 
 class SkipRecord(NamedTuple):
-    """Items left out, as a stage met them: some may be known already.
+    """Items skipped by a stage; some may be known already.
 
     Attributes:
         spans: (stage, epoch, number, the number after the last).
-        first: Of the first 8, (stage, epoch, number, text).
+        first: Of the first 8, (stage, epoch, number, description).
     """
 
     spans: tuple[tuple[int, int, int, int], ...] = ()
     first: tuple[tuple[int, int, int, str], ...] = ()
 
     def plus(self, more: SkipRecord) -> SkipRecord:
-        """These, and those of a later record."""
+        """Return these items and those of a later record."""
         spans = list(self.spans)
         for stage, epoch, begin, end in more.spans:
             latest = next((i for i, span in enumerate(spans[::-1], 1) if span[0] == stage), 0)
@@ -194,7 +192,7 @@ class SkipRecord(NamedTuple):
         return SkipRecord(tuple(spans), (self.first + more.first)[:_FIRST])
 
     def behind(self, numbers: Mapping[int, int]) -> SkipRecord:
-        """The same behind so many others of each stage."""
+        """Return the same items after a number of others of each stage."""
         spans = [
             (stage, epoch, begin + numbers.get(stage, 0), end + numbers.get(stage, 0))
             for stage, epoch, begin, end in self.spans
@@ -206,22 +204,22 @@ class SkipRecord(NamedTuple):
 
 
 class SkipLog:
-    """What was left out before the item delivered last, wherever that was noticed.
+    """The items skipped before the last delivered item, wherever they were found.
 
-    A pickled copy begins empty; what it records comes back with its chunks.
+    A pickled copy begins empty; its records come back with its chunks.
 
     Args:
-        room: Characters that a state has for the texts of the first.
+        room: Number of characters that a state has for descriptions.
 
     Attributes:
-        is_direct: Whether nothing is made ahead, so that all is of items delivered.
-        known: What was left out before the chunk at hand.
-        of_chunk: Gives what was left out before the items of it that were given.
-        delivered: What was left out before the item delivered last, where items
-            wait between being given and being delivered; else None.
-        lost: The records at which workers were lost last, wherever those are, by their names:
-            the errors that leave them out.
-        leave_out: Has these left out.
+        is_direct: Whether nothing is computed ahead, so that every record is of delivered items.
+        known: The items skipped before the current chunk.
+        of_chunk: Function that returns the items skipped before those yielded from the chunk.
+        delivered: The items skipped before the last delivered item, if items wait between being
+            yielded and being delivered; otherwise None.
+        lost: The records at which workers were lost last, by name, with the errors to raise in
+            their place.
+        leave_out: Function that has these records skipped.
     """
 
     def __init__(self, room: int = ROOM_WITH_TEXTS) -> None:
@@ -235,7 +233,7 @@ class SkipLog:
         self._new = SkipRecord()
 
     def restart(self, known: Skipped) -> None:
-        """Go on from what is known at a position."""
+        """Continue from the items known at a position."""
         self.known, self.of_chunk, self.delivered = known, SkipRecord, None
         self.lose({name: LEFT_OUT for name in known.lost if name not in self.lost})
         self.leave_out(self.lost)
@@ -245,38 +243,36 @@ class SkipLog:
         self.lost = dict([*(self.lost | dict(lost)).items()][-_MOST_LOST:])
 
     def before_delivered(self) -> Skipped:
-        """What was left out before the item delivered last."""
+        """Return the items skipped before the last delivered item."""
         if self.of_chunk is SkipRecord and self.delivered is None:
             return self.known
         return self.before_given() if self.delivered is None else self.delivered
 
     def before_given(self) -> Skipped:
-        """What was left out before the item given last."""
+        """Return the items skipped before the last yielded item."""
         record = self.of_chunk()
         return self.known.plus(record, self._room) if record.spans else self.known
 
     def including(self, records: Iterable[SkipRecord]) -> Skipped:
-        """What is known, with these records."""
+        """Return the known items, with these records."""
         known = self.known
         for record in records:
             known = known.plus(record, self._room)
         return known
 
     def add(self, stage: int, epoch: int, number: int, text: str) -> None:
-        """Record one item."""
         line = " ".join(masked(text).split())[:_TEXT_LENGTH]
         first = (stage, epoch, number, "".join(c if c.isprintable() else "?" for c in line))
         self.record(SkipRecord(((stage, epoch, number, number + 1),), (first,)))
 
     def record(self, record: SkipRecord) -> None:
-        """Record items."""
         if self.is_direct:
             self.known = self.including([record])
         else:
             self._new = self._new.plus(record)
 
     def drain(self) -> SkipRecord:
-        """What was recorded since the last call."""
+        """Return the items recorded since the last call."""
         new, self._new = self._new, SkipRecord()
         return new
 

@@ -1,4 +1,4 @@
-"""`on_error="skip"`: a pipeline in which items whose making fails are left out and counted."""
+"""`on_error="skip"`: a pipeline whose failing items are skipped and counted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from lazyckpt.failures.watching import guarded_in, leave_out
 
 
 def _inner(build: Callable[..., Machine[Any]]) -> Any:
-    """A stage that no state has, as it is that of the pipeline without it."""
+    """Return a stage that isn't recorded in a state, which is that of the pipeline without it."""
     return define(
         build,
         lambda call: Chain((call,)),
@@ -54,13 +54,13 @@ def sieve(
     most: float = math.inf,
     *args: Any,
 ) -> Machine[Any]:
-    """The items that `judge(*args, item)` finds true. Where it gives a hole, that is counted.
+    """Keep the items for which `judge(*args, item)` is true, and count its holes.
 
-    In a stream one item comes after another, so that what is left out here has
-    an order; all before may be done in any order, by any worker.
+    In a stream one item comes after another, so the items skipped here have an order; everything
+    before may be computed in any order, by any worker.
 
-    - `number`: which stage of its pipeline this is
-    - `most`: how many in a row may be left out of a stream that is repeated for ever
+    - `number`: the number of this stage in its pipeline
+    - `most`: how many items in a row may be skipped in a stream that is repeated forever
     """
 
     def flow(position: Position) -> Flow[Any]:
@@ -80,8 +80,8 @@ def sieve(
                     in_a_row += 1
                     if in_a_row >= most:
                         raise PipelineError(
-                            f"repeat: the stream to repeat for ever has given {in_a_row:,} items "
-                            f"in a row that are left out, the last by {found.stage}: {found.what}"
+                            f"repeat: in an endless repetition {in_a_row:,} items in a row were "
+                            f"skipped, the last one by {found.stage}: {found.what}"
                         )
                 elif found:
                     in_a_row = 0
@@ -105,15 +105,14 @@ def sieve(
 
 
 def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
-    """The pipeline without the items that fail, whose states are those of the pipeline.
+    """Return the pipeline without failing items; its states are those of the pipeline.
 
-    An item is left out where the function of a `map`, `starmap`, `random_map`,
-    `tap`, `filter`, `flat_map` or `interleave_map` fails, or a `collate`, or data at
-    an index; also in the parts of a `concat`, `interleave`, `lanes` or `mix`; and where
-    a stage is to drop it, such as one that packs what is too long for a row. Its place
-    stays in what only orders items, so that random access does. Other
-    errors are raised: what is left out of one part of a `zip` would shift it against
-    the others, and a `scan` or `flat_scan` would go on with a state that is none.
+    An item is skipped if the function of a `map`, `starmap`, `random_map`, `tap`, `filter`,
+    `flat_map` or `interleave_map` raises, or a `collate`, or the data at an index; also in the
+    parts of a `concat`, `interleave`, `lanes` or `mix`; and if a stage drops it, such as one that
+    packs sequences too long for a row. Stages that only order items keep its place, so random
+    access is kept. Other errors are raised: skipping in one part of a `zip` would shift it against
+    the others, and a `scan` or `flat_scan` would continue with an invalid state.
     """
     found, _ = _Rewriting(skip_log).chain(chain)
     skip_log.leave_out = partial(leave_out, guarded_in(found.calls))
@@ -121,7 +120,7 @@ def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
 
 
 def without_failures(chain: Chain, skipped: Skipped) -> Chain:
-    """The pipeline without the items that fail, to make again what a run with these has given."""
+    """Return the pipeline without failing items, to recompute the output of such a run."""
     skip_log = SkipLog()
     skip_log.is_direct = True
     found = skipping(chain, skip_log)
@@ -131,16 +130,16 @@ def without_failures(chain: Chain, skipped: Skipped) -> Chain:
 
 
 class _Rewriting:
-    """One pipeline on its way to another; stages that leave items out are numbered as they come."""
+    """The rewriting of a pipeline; stages that skip items are numbered in order."""
 
     def __init__(self, skip_log: SkipLog) -> None:
         self.skip_log = skip_log
         self.numbers, self.guards = count(), count()
 
     def chain(self, chain: Chain, *, keeps_holes: bool = False) -> tuple[Chain, bool]:
-        """The pipeline, and whether there are holes in it, as a stage behind it may keep them."""
+        """Return the pipeline, and whether it has holes, which a stage after it may keep."""
         calls: list[Call] = []
-        holes = False  # whether items may stand for such that are left out
+        holes = False  # whether items may be holes
         most = math.inf
         for call in chain.calls:
             for each, is_blind, makes in self.guarded(call):
@@ -170,7 +169,7 @@ class _Rewriting:
         return _call(sieve.combinator, call.site, judge, number, self.skip_log, most, *args)
 
     def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
-        """The calls in its place, each with whether holes pass it, and whether it makes some."""
+        """Yield the calls in its place, each with whether it passes and makes holes."""
         arguments, stage, number = call.arguments, repr(call), next(self.guards)
         names = {role: name for name, role in call.functions.items()}
         for role, name in names.items():
@@ -214,7 +213,7 @@ def _dropped(call: Call) -> Callable[[Any], str | None] | None:
 
 
 def skip_log_of(chain: Chain) -> SkipLog | None:
-    """The skip log of a pipeline made by `skipping`."""
+    """Return the skip log of a pipeline made by `skipping`."""
     for call in chain.calls:
         for value in call.arguments.values():
             for each in value if isinstance(value, tuple) else (value,):
@@ -226,7 +225,7 @@ def skip_log_of(chain: Chain) -> SkipLog | None:
 
 
 def apart(calls: tuple[Call, ...]) -> tuple[tuple[Call, ...], SkipLog | None]:
-    """Stages with a log of their own, if they are made by `skipping`."""
+    """Return stages with a log of their own, if they were made by `skipping`."""
     if not any(map(leaves_out, calls)):
         return calls, None
     skip_log = SkipLog()
@@ -234,7 +233,7 @@ def apart(calls: tuple[Call, ...]) -> tuple[tuple[Call, ...], SkipLog | None]:
 
 
 def leaves_out(call: Call) -> bool:
-    """Whether a stage leaves out items that fail."""
+    """Return whether a stage skips failing items."""
     return call.combinator is sieve.combinator
 
 

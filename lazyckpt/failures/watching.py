@@ -1,8 +1,8 @@
-"""Functions that are watched: which call of theirs a worker has not survived, and leaving it out.
+"""Watched functions: which call a worker has not survived, and how to skip it.
 
-A task is made twice in the same way, from the same position. So a call is known by its
-number within the task. Where it raises an error in place of being made, whatever leaves
-out items that fail leaves out this one, in the same place and with the same states.
+A task is computed twice in the same way, from the same position. So a call is known by its
+number within the task. If it raises an error instead of running, the stage that skips failing
+items skips this one, in the same place and with the same states.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _END: Any = object()
 
 
 class Watch:
-    """Numbers calls as they begin, from 1, and raises in place of some of them."""
+    """Numbers calls as they begin, from 1, and raises an error instead of some of them."""
 
     def __init__(self, cell: memoryview, errors: Mapping[int, Exception]) -> None:
         """Begin to count.
 
         Args:
-            cell: Where the number of the call under way is written; 0 between calls.
-            errors: What to raise, by number.
+            cell: Memory for the number of the current call; 0 between calls.
+            errors: The errors to raise, by number.
 
         Attributes:
-            lost: The records in place of which it has raised, by their names.
+            lost: The records in place of which it has raised an error, by name.
         """
         self.lost: dict[int, Exception] = {}
         self._cell, self._errors = cell, errors
@@ -44,8 +44,8 @@ class Watch:
         self.is_over = False
 
     def call(self, record: Record, fn: Callable[..., Any], *args: Any) -> Any:
-        """What the function gives for these arguments, which are of this record."""
-        if self.is_over or os.getpid() != self._owner:  # in a worker of this one
+        """Return the function's result for these arguments of this record."""
+        if self.is_over or os.getpid() != self._owner:  # in a worker process of this one
             return fn(*args)
         self._count += 1
         if self._count in self._errors:
@@ -61,13 +61,13 @@ class Watch:
 
 
 class _LeftOut:
-    """Raises in place of calls at which workers were lost before."""
+    """Raises an error instead of calls at which workers were lost before."""
 
     def __init__(self, lost: Mapping[int, Exception]) -> None:
         self._lost = lost
 
     def call(self, record: Record, fn: Callable[..., Any], *args: Any) -> Any:
-        """What the function gives for these arguments, which are of this record."""
+        """Return the function's result for these arguments of this record."""
         name = name_of(record)
         if name is not None and name in self._lost:
             raise _anew(self._lost[name])
@@ -75,15 +75,15 @@ class _LeftOut:
 
 
 def _anew(error: Exception) -> Exception:
-    """The same error, which hasn't been raised: what was raised has a traceback, which grows."""
+    """Return the same error unraised: a raised one has a traceback, which grows."""
     return type(error)(*error.args)
 
 
 def name_of(record: Record) -> int | None:
-    """A number below `LOST_NAMES`, the same in every process; None for what can't be pickled."""
+    """Return a number below `LOST_NAMES`, equal in all processes; None if it can't be pickled."""
     digest = import_module("hashlib").blake2b(digest_size=5)  # slow to import, seldom wanted
     pickler = Pickler(SimpleNamespace(write=digest.update), 5)
-    pickler.fast = True  # so that one object twice is as two equal ones
+    pickler.fast = True  # so that one object twice pickles like two equal ones
     try:
         pickler.dump(record)
     except Exception:
@@ -92,10 +92,10 @@ def name_of(record: Record) -> int | None:
 
 
 class _Watched:
-    """A function, or data with indices, of which each call is watched. It pickles as what it is.
+    """A function, or indexable data, each call of which is watched. It pickles as the original.
 
     Attributes:
-        record: What the name of each of its records begins with.
+        record: The beginning of the name of each of its records.
     """
 
     def __init__(self, fn: Any, watch: Watch | _LeftOut, record: Record) -> None:
@@ -122,7 +122,7 @@ def _itself(fn: Any) -> Any:
 
 
 class _WatchedRows(_Watched):
-    """A reader, whose rows are left out one by one."""
+    """A reader, whose rows are skipped one by one."""
 
     @property
     def source_identity(self) -> Any:
@@ -130,12 +130,12 @@ class _WatchedRows(_Watched):
 
 
 class _WatchedExpansion(_Watched):
-    """A function that gives iterables, of which each step is watched too."""
+    """A function that returns iterables, each step of which is watched too."""
 
     def __call__(self, *args: Any) -> Any:
         found = super().__call__(*args)
         record: Record = (*self.record, *args)
-        if (name := name_of(record)) is not None:  # shorter, for what comes of it
+        if (name := name_of(record)) is not None:  # shorter, because its steps are named after it
             record = (*self.record, name)
         if is_reader(found):
             return _WatchedRows(found, self.watch, record)
@@ -155,7 +155,7 @@ class _WatchedExpansion(_Watched):
 
 @contextmanager
 def watched(calls: tuple[Call, ...], watch: Watch) -> Iterator[None]:
-    """Watch what stages may leave out, for a while."""
+    """Context that watches the functions whose items may be skipped."""
     functions = [(each, each.fn) for each in guarded_in(calls)]
     try:
         for each, fn in functions:
@@ -168,7 +168,7 @@ def watched(calls: tuple[Call, ...], watch: Watch) -> Iterator[None]:
 
 
 def leave_out(functions: list[Guarded], lost: Mapping[int, Exception]) -> None:
-    """Have the records of these names left out by these errors, without another try."""
+    """Have the records with these names skipped with these errors, without another try."""
     left_out = _LeftOut(lost) if lost else None
     for each in functions:
         fn = each.fn
@@ -183,7 +183,7 @@ def _watched(guarded: Guarded, fn: Any, watch: Watch | _LeftOut) -> _Watched:
 
 
 def guarded_in(calls: tuple[Call, ...]) -> list[Guarded]:
-    """The functions in place of which holes may come, each once."""
+    """Yield the functions that may return holes, each once."""
     found: dict[int, Guarded] = {}
 
     def look(calls: tuple[Call, ...]) -> None:

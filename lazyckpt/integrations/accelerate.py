@@ -1,4 +1,4 @@
-"""Accelerate, told where the epochs of a loader end: `lz.accelerate`."""
+"""Accelerate, with the ends of a loader's epochs: `lz.accelerate`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ T = TypeVar("T")
 
 
 def prepare(accelerator: Accelerator, loader: Loader[T]) -> Prepared[T]:
-    """Tell an Accelerator of a loader's epochs, and save its state in the checkpoints.
+    """Register a loader with an Accelerator, for its epochs and its checkpoints.
 
     `accelerator.accumulate` then steps at the last batch of each epoch, as with a prepared
-    DataLoader, if `gradient_accumulation_steps` doesn't divide the epoch. `save_state` and
-    `load_state` include the loader's state, which is the one after the batch in hand: no
-    batch is drawn ahead.
+    DataLoader, even if `gradient_accumulation_steps` doesn't divide the epoch. `save_state` and
+    `load_state` include the loader's state, which is the one after the current batch: no batch is
+    drawn ahead.
 
-    The last batch is batch `len(loader)` of its epoch. If the length is unknown, or an
-    epoch has fewer batches because of `on_error="skip"` or the other ranks of a `group`,
-    none is known to be the last: what is left over accumulates with the first batches of the
-    next epoch. A loader with an `epoch_size` has a length.
+    The last batch is batch `len(loader)` of its epoch. No batch counts as the last if the length is
+    unknown, or if an epoch has fewer batches because of `on_error="skip"` or the other ranks of a
+    `group`. The remaining gradients then accumulate with the first batches of the next epoch. A
+    loader with an `epoch_size` has a length.
 
-    `lz.shard` gives each rank its batches and the executor `lz.to_device(...)` moves them.
+    `lz.shard` gives each rank its batches, and the executor `lz.to_device(...)` moves them.
 
     Args:
         accelerator: An `accelerate.Accelerator`.
-        loader: From `lz.torch.loader`.
+        loader: A loader from `lz.torch.loader`.
 
     Returns:
         The loader for loops within `accelerator.accumulate`.
@@ -64,7 +64,7 @@ def _accelerator(value: Any) -> Accelerator:
 
 
 class Prepared(DataLoaderStateMixin, Generic[T]):
-    """A loader that tells Accelerate of its epochs. `prepare` makes it.
+    """A loader that tells Accelerate where its epochs end; made by `prepare`.
 
     Attributes:
         loader: The loader.
@@ -90,10 +90,10 @@ class Prepared(DataLoaderStateMixin, Generic[T]):
         return len(self.loader)
 
     def state_dict(self) -> dict[str, Any]:
-        """The loader's state, for any checkpointer."""
+        """Return the loader's state, for any checkpointer."""
         return self.loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to a state of the loader; a loop under way goes on from there."""
+        """Move the loader to a state; a running loop continues from there."""
         self.loader.load_state_dict(state)
         self._number = self.loader.start

@@ -1,4 +1,4 @@
-"""A pipeline where grain's datasets go, and Orbax with them: `lz.grain`."""
+"""Pipelines as datasets of grain, with checkpoints by Orbax: `lz.grain`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 def dataset(pipeline: Pipeline[T], executor: Executor | None = None) -> Dataset[T]:
-    """A pipeline as a grain `IterDataset`, to go on with or to iterate over.
+    """Convert a pipeline to a grain `IterDataset`, to transform further or to iterate over.
 
-    Its iterators have `get_state` and `set_state`; the state is the pipeline's
-    own, as the dict that `Run.state_dict` gives. `grain.checkpoint.CheckpointSave`
-    and `CheckpointRestore` accept them.
+    Its iterators have `get_state` and `set_state`. The state is the pipeline's own, the dict
+    returned by `Run.state_dict`. `grain.checkpoint.CheckpointSave` and `CheckpointRestore` accept
+    the iterators.
 
     Args:
-        pipeline: What to read.
-        executor: Who makes the items, as for `lz.run`.
+        pipeline: Pipeline to read.
+        executor: How items are computed, as in `lz.run`.
 
     >>> import lazyckpt as lz
     >>> batches = lz.grain.dataset(lz.source(range(6)) | lz.shuffle(seed=0)).batch(3)
@@ -39,12 +39,12 @@ def dataset(pipeline: Pipeline[T], executor: Executor | None = None) -> Dataset[
     >>> (next(iterator) == first).all()
     np.True_
     """
-    run(pipeline, executor=executor).close()  # which checks them
+    run(pipeline, executor=executor).close()  # to check the arguments
     return Dataset(pipeline, executor)
 
 
 class Dataset(grain.IterDataset, Generic[T]):
-    """What `dataset` makes."""
+    """A pipeline as an `IterDataset`; made by `dataset`."""
 
     def __init__(self, pipeline: Pipeline[T], executor: Executor | None) -> None:
         super().__init__()

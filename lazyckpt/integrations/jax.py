@@ -1,4 +1,4 @@
-"""Items on their transfer to JAX's devices: `lz.jax`."""
+"""Prefetching of items to JAX devices: `lz.jax`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ __all__ = ["device_put"]
 def device_put(
     executor: Executor, device: jax.Device | jax.sharding.Sharding | None = None
 ) -> Executor:
-    """Items are made by another executor, and put on a JAX device, one item ahead.
+    """Compute items by an executor, and put them on a JAX device, one item ahead.
 
-    An array of numbers becomes a `jax.Array`, wherever it is in a pytree; all
-    else stays as it is. Items, order and states are otherwise those of the executor.
-
-    While the consumer computes with one item, the next is on its way; the state
-    is that of the one delivered, which `flax.jax_utils.prefetch_to_device` can't
-    tell. On the CPU arrays may share memory with the items.
+    Each array of numbers in a pytree becomes a `jax.Array`; all other leaves are left as they are.
+    Items, order and states are otherwise those of the executor. The next item is transferred while
+    the consumer computes with the current one. The state is that after the current item;
+    `flax.jax_utils.prefetch_to_device` can't provide it. On the CPU, arrays may share memory with
+    the items.
 
     Args:
-        executor: Any, `lz.inline()` too.
-        device: A device or a sharding, as for `jax.device_put`; None is the default device.
+        executor: Any executor, including `lz.inline()`.
+        device: Device or sharding, as in `jax.device_put`; None for the default device.
 
     Memory:
         Two items on the device.
@@ -58,7 +57,7 @@ class _DevicePut(ToDevice):
         name = "the default device" if device is None else str(device)
         return [
             *self.arguments["executor"].explain(chain),
-            ((f"copy to {name}",), "one item ahead", ()),
+            ((f"copy to {name}",), "prefetch 1", ()),
         ]
 
 

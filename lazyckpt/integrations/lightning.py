@@ -1,4 +1,4 @@
-"""Lightning, with the exact state of its data in every checkpoint: `lz.lightning`."""
+"""Lightning, with the exact state of the data in every checkpoint: `lz.lightning`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["PipelineCallback"]
 
 
 class PipelineCallback(Callback):
-    """Make the checkpoints of a training exact where Lightning's own aren't.
+    """Make those checkpoints of Lightning exact that are not exact by themselves.
 
-    Lightning saves and restores loaders by itself in most checkpoints. With this callback, these
-    continue with exactly the next batch too:
+    Lightning saves and restores loaders itself in most checkpoints. With this callback, training
+    continues with exactly the next batch from these checkpoints too:
 
-    - one on an exception, such as `OnExceptionCheckpoint` writes: it is that after the last
-      step of the optimizer. The batch in hand comes again, and so do batches whose gradients
-      were only accumulated; after an exception behind the optimizer's step, none does.
-    - one amid a batch, such as Lightning writes on a signal of SLURM: the batch comes again.
-    - one at the end of an epoch: Lightning restores no loader from it if `max_epochs` ends
-      the training, and in a `CombinedLoader` one that was begun again would go on.
+    - on an exception, such as `OnExceptionCheckpoint` writes: the state is that after the last step
+      of the optimizer. The current batch is delivered again, and so are batches whose gradients
+      were only accumulated. If the exception came after the optimizer's step, no batch is repeated.
+    - during a batch, such as Lightning writes on a signal of SLURM: the batch is delivered again.
+    - at the end of an epoch: Lightning restores no loader from it if `max_epochs` ended the
+      training run, and in a `CombinedLoader` a loader that was restarted would not start again.
 
     Raises:
         PipelineError: From `fit`, if a loader has no length.
@@ -41,9 +41,9 @@ class PipelineCallback(Callback):
 
     def __init__(self) -> None:
         self._loaders: list[Loader[Any]] = []
-        self._states: list[Any] = []  # to go to
-        self._done: list[Any] = []  # the loaders' after the last batch that is done with
-        self._has_batch = False  # in hand
+        self._states: list[Any] = []  # loaded, not yet restored
+        self._done: list[Any] = []  # the loaders' states after the last finished batch
+        self._has_batch = False  # True while a batch is being trained on
         self._is_training = False
 
     def state_dict(self) -> dict[str, Any]:
@@ -63,15 +63,15 @@ class PipelineCallback(Callback):
         if not all(map(has_len, self._loaders)):
             raise PipelineError(
                 "PipelineCallback: a loader has no length, so Lightning draws a batch ahead of its "
-                "state, which a resume loses; make it with lz.torch.loader(..., epoch_size=...)"
+                "state, and a resume loses it; make it with lz.torch.loader(..., epoch_size=...)"
             )
         progress = trainer.fit_loop.epoch_loop.batch_progress
         if self._states and progress.current.ready > progress.current.processed:
-            progress.is_last_batch = False  # it was in hand, and comes again
+            progress.is_last_batch = False  # it was being trained on, and is delivered again
         for loader, state in zip(self._loaders, self._states, strict=bool(self._states)):
             loader.load_state_dict(state)
             if progress.is_last_batch:
-                loader.leave()  # for one that was begun again in the epoch may have batches left
+                loader.leave()  # a loader that was restarted in the epoch may have batches left
         for loader in self._loaders:
             loader.follow(*trainer.optimizers)
         self._states, self._is_training = [], True
@@ -103,11 +103,11 @@ class PipelineCallback(Callback):
 
 
 def _count(loop: Any, included: int) -> None:
-    """Have a loop's counters say that so many batches of the epoch are in the weights."""
+    """Set a loop's counters to the number of batches of the epoch that the weights include."""
     progress = loop.batch_progress
-    if progress.current.ready > included:  # there is a batch in hand
+    if progress.current.ready > included:  # a batch is being trained on
         progress.is_last_batch = False
-    if included > progress.current.processed:  # an exception behind the optimizer's step
+    if included > progress.current.processed:  # an exception after the optimizer's step
         loop.update_lr_schedulers("step", update_plateau_schedulers=False)
         progress.increment_processed()
         steps = loop.automatic_optimization.optim_progress.optimizer.step

@@ -1,6 +1,6 @@
 """Runs as metrics of Prometheus: `lz.prometheus.collector`.
 
-`pip install "lazyckpt[prometheus]"` brings its client. The metrics are read when they are
+`pip install "lazyckpt[prometheus]"` installs its client. The metrics are read when they are
 scraped, and cost a run nothing else.
 """
 
@@ -25,34 +25,34 @@ __all__ = ["collector"]
 
 _COUNTERS = {
     "items": "Items delivered",
-    "seconds": "Seconds under way",
+    "seconds": "Seconds of running, without the time while closed",
     "waited": "Seconds that the consumer waited for items",
-    "skipped": "Items left out because of errors",
-    "restarts": "Times that a worker died or hung, and new ones started",
+    "skipped": "Items skipped because of errors",
+    "restarts": "Restarts of workers after one died or hung",
 }
 _NAMES = {"seconds": "run_seconds", "waited": "waiting_seconds"}
 _GAUGES = {
-    "ready": "Items that are made and wait to be delivered",
+    "ready": "Items that are ready to be delivered",
     "waiting": "Share of the time that the consumer waited for items",
 }
 
 
 def collector(**runs: Run[Any]) -> RunCollector:
-    """A collector of the metrics of runs, to be registered.
+    """Return a collector of the metrics of runs, for a registry.
 
-    Counters: `lazyckpt_items_total`, `lazyckpt_run_seconds_total`,
-    `lazyckpt_waiting_seconds_total`, `lazyckpt_skipped_total`, `lazyckpt_restarts_total`;
-    gauges: `lazyckpt_ready`, `lazyckpt_waiting`; each with the label `run`. A run that
-    nobody holds any more has none.
+    Counters are `lazyckpt_items_total`, `lazyckpt_run_seconds_total`,
+    `lazyckpt_waiting_seconds_total`, `lazyckpt_skipped_total` and `lazyckpt_restarts_total`. Gauges
+    are `lazyckpt_ready` and `lazyckpt_waiting`. Each has the label `run`. A run that was
+    garbage-collected is no longer listed.
 
     Args:
-        **runs: Each run by the name that its label has.
+        **runs: The runs, by the names for their labels.
 
     Returns:
-        What `prometheus_client.REGISTRY.register` takes.
+        A collector for `prometheus_client.REGISTRY.register`.
 
     Raises:
-        ArgumentError: One of them is no run, or there is none.
+        ArgumentError: If one of them is not a run, or if called without runs.
 
     >>> import lazyckpt as lz
     >>> from prometheus_client import CollectorRegistry, generate_latest
@@ -71,10 +71,10 @@ def collector(**runs: Run[Any]) -> RunCollector:
 
 
 class RunCollector(Collector):
-    """The metrics of runs, as they are when it is asked. `collector` makes it."""
+    """A collector that reads the metrics of runs when it is asked; made by `collector`."""
 
     def __init__(self, runs: dict[str, Run[Any]]) -> None:
-        self._runs = {name: ref(run) for name, run in runs.items()}  # it keeps no workers running
+        self._runs = {name: ref(run) for name, run in runs.items()}  # don't keep workers alive
 
     def describe(self) -> Iterator[Metric]:
         for name, what in _COUNTERS.items():

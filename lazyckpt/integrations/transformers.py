@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer, with the state of its data in its checkpoints: `lz.transformers`."""
+"""Hugging Face's Trainer, with the state of the data in its checkpoints: `lz.transformers`."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ __all__ = ["PipelineCallback", "feed"]
 
 
 def feed(trainer: Trainer, loader: Loader[Any]) -> None:
-    """Train a Trainer, of any class, on a loader, and save its state in the checkpoints.
+    """Train a Trainer, of any class, on a loader, and save the loader's state in its checkpoints.
 
-    `train(resume_from_checkpoint=True)` continues with exactly the next batch and reads
-    no earlier one. Batches, steps, logged epochs, events and weights are those of a run
-    that was never stopped, with any `gradient_accumulation_steps`.
+    `train(resume_from_checkpoint=True)` continues with exactly the next batch and reads no earlier
+    one. Batches, steps, logged epochs, events and weights are those of a run that never stopped,
+    with any `gradient_accumulation_steps`.
 
     Each epoch of the Trainer has `len(loader)` batches. A loader without a length needs
-    `max_steps`, and the Trainer then has one epoch of that many steps: give the loader an
-    `epoch_size` to evaluate, log or save by epoch.
+    `max_steps`, and the Trainer then has one epoch of that many steps. To evaluate, log or save by
+    epoch, give the loader an `epoch_size`.
 
-    The Trainer computes its epoch from the number of steps. If a resume changes the
-    number of items per step, or sets `ignore_data_skip`, the data still continue with the
-    next batch, but the Trainer's epochs no longer begin where those of the data do.
+    The Trainer computes its epoch from the number of steps. If a resume changes the number of items
+    per step, or sets `ignore_data_skip`, the data still continue with the next batch, but the
+    Trainer's epochs no longer begin with the epochs of the data.
 
-    If a callback sets `control.should_epoch_stop`, the next epoch begins a new pass, as
-    after a `break` out of a loop over the loader. A run that is resumed from the end of such
-    an epoch trains on the rest of it first, and logs the epoch computed from the steps.
+    If a callback sets `control.should_epoch_stop`, the next epoch begins a new pass, as after a
+    `break` out of a loop over the loader. A run that is resumed from the end of such an epoch
+    trains on the rest of it first, and logs the epoch computed from the steps.
 
-    The state is that after the last step of the optimizer. So a checkpoint on a SIGTERM
+    The saved state is that after the last step of the optimizer. So a checkpoint on a SIGTERM
     (`enable_jit_checkpoint`) is exact too. The Trainer saves nothing on an exception.
 
-    Rank 0 alone writes the checkpoint's state: `lz.shard` gives each rank its batches.
-    The Trainer doesn't prepare the loader, so no batch is drawn ahead, and
-    `per_device_train_batch_size` and `dataloader_num_workers` have no effect.
+    Only rank 0 writes the checkpoint's state; `lz.shard` gives each rank its batches. The Trainer
+    doesn't prepare the loader, so no batch is drawn ahead, and `per_device_train_batch_size` and
+    `dataloader_num_workers` have no effect.
 
     Args:
         trainer: A `transformers.Trainer`.
-        loader: From `lz.torch.loader`.
+        loader: A loader from `lz.torch.loader`.
 
     Raises:
-        ArgumentError: If the Trainer is to evaluate, log or save by epoch and the loader
-            has no length.
+        ArgumentError: If the Trainer is set to evaluate, log or save by epoch and the loader has no
+            length.
         PipelineError: From `train`, if the checkpoint has no state of the data.
 
     Example:
@@ -86,13 +86,13 @@ def _check_epochs(args: Any, loader: Loader[Any]) -> None:
     for name in ("eval_strategy", "logging_strategy", "save_strategy"):
         if getattr(args, name) == "epoch":
             raise ArgumentError(
-                f"feed: {name}='epoch', but the loader has no length and the Trainer so no "
+                f"feed: {name}='epoch', but the loader has no length, so the Trainer has no "
                 "epochs; make it with lz.torch.loader(..., epoch_size=...)"
             )
 
 
 class _Numbers:
-    """The numbers of an epoch's batches: a Trainer that resumes skips them, and reads nothing."""
+    """The numbers of an epoch's batches; a resumed Trainer skips them without reading batches."""
 
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
@@ -106,14 +106,14 @@ class _Numbers:
 
 
 class _Batches(Dataset[Any]):
-    """The loader's next batch, whatever its number in the Trainer's epoch."""
+    """A dataset that returns the loader's next batch, whatever the number in the epoch."""
 
     def __init__(self, loader: Loader[Any]) -> None:
         self.loader = loader
         self.restart()
 
     def restart(self) -> None:
-        """Leave the loop over the loader, and begin another."""
+        """Leave the loop over the loader, and begin a new one."""
         self._stream = _stream(self.loader)
 
     def __getitem__(self, number: int) -> Any:
@@ -121,7 +121,7 @@ class _Batches(Dataset[Any]):
 
 
 def _stream(loader: Loader[Any]) -> Iterator[Any]:
-    """The batches of one loop after another, until one is empty."""
+    """Yield the batches of consecutive loops, until one is empty."""
     is_empty = False
     while not is_empty:
         is_empty = True
@@ -131,9 +131,10 @@ def _stream(loader: Loader[Any]) -> Iterator[Any]:
 
 
 class PipelineCallback(TrainerCallback, ExportableState):
-    """The state of the Trainer's loader, saved and restored. `feed` adds it.
+    """Save and restore the state of the Trainer's loader; added by `feed`.
 
-    It is that after the last step: on a SIGTERM the Trainer saves while it has batches in hand.
+    The state is that after the last step, because on a SIGTERM the Trainer saves in the middle of
+    batches.
     """
 
     def __init__(self) -> None:
@@ -146,7 +147,7 @@ class PipelineCallback(TrainerCallback, ExportableState):
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         batches = others["train_dataloader"].dataset
         self.loader = loader = batches.loader
-        if state.global_step:  # else its callbacks' states are those of now, not a checkpoint's
+        if state.global_step:  # else the callbacks' states don't come from a checkpoint
             saved = state.stateful_callbacks.get("PipelineCallback", {"attributes": {}})
             data = saved["attributes"].get("data")
             if data is None:

@@ -19,7 +19,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# At once, since they have the names of their modules.
+# Imported eagerly, because they have the names of their modules.
 from lazyckpt.io.files import Files, files
 from lazyckpt.io.index import Index, Scan, index
 
@@ -73,7 +73,7 @@ __all__ = [
     "stream_dataset",
 ]
 
-_MODULES = {  # what is imported when a name of it is asked for
+_MODULES = {  # each is imported when one of its names is first used
     "array_record": "read_array_record",
     "arrow": "read_arrow",
     "conversion": "convert",

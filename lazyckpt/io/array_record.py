@@ -1,4 +1,4 @@
-"""`read_array_record`: records of ArrayRecord files by number, by their owner's reader."""
+"""`read_array_record`: records of ArrayRecord files by number, by the format's own reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPTIONS = "readahead_buffer_size:0"  # records are read by number, not from the
 
 
 class _Reader(NamedTuple):
-    """An open reader of a file; its size is one of those that may be open."""
+    """An open reader of a file, which counts as one of the readers that may be open."""
 
     opened: Any
     size: int = 1
@@ -42,7 +42,7 @@ def _opened(file: File) -> Any:
     except RuntimeError as error:
         raise RecordError(f"{file.path}: {error}") from error
     if not is_good:
-        raise RecordError(f"{file.path}: no ArrayRecord, or it is cut")
+        raise RecordError(f"{file.path}: not an ArrayRecord file, or it is cut")
     return found
 
 
@@ -56,29 +56,29 @@ class _ArrayRecords(Rows[bytes]):
         try:
             found: list[bytes] = reader.read(list(records))
         except RuntimeError as error:
-            if len(records) > 1:  # of one of them
+            if len(records) > 1:  # to find the damaged one
                 return [row for record in records for row in self.read_rows(number, [record])]
             raise self.error(number, records[0], error) from error
         return found
 
     def span(self, number: int, record: int) -> tuple[int, int]:
-        return 0, self.files[number].size  # chunks are its reader's own
+        return 0, self.files[number].size  # only its reader knows where chunks are
 
 
 def read_array_record(files: Any) -> Rows[bytes]:
     """Read the records of ArrayRecord files, by number, as bytes.
 
-    Parse their content by `map`. Files written with `group_size:1`, as grain wants them, read one
-    record at a time; others decompress a group of records for each.
+    Parse their content with `map`. Files written with `group_size:1`, as grain requires, are read
+    one record at a time. In other files, reading a record decompresses its whole group.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Raises:
-        ArgumentError: A file is not on this machine.
-        RecordError: A file is no ArrayRecord, or a record is damaged.
+        ArgumentError: If a file is not on this machine.
+        RecordError: If a file is not an ArrayRecord file, or a record is damaged.
 
     Memory:
-        Some 256 records at a time; in the last 64 files, what their readers hold.
+        About 256 records at a time, and the buffers of up to 64 open readers.
 
     >>> import lazyckpt as lz
     >>> from array_record.python.array_record_module import ArrayRecordWriter
@@ -94,6 +94,6 @@ def read_array_record(files: Any) -> Rows[bytes]:
     for file in listed:
         if not is_local(file.path):
             raise ArgumentError(
-                f"read_array_record: files must be those of this machine, got {file.path}"
+                f"read_array_record: files must be on this machine, got {file.path}"
             )
     return _ArrayRecords(listed)

@@ -18,13 +18,13 @@ from lazyckpt.io.row_groups import CACHE_BYTES, RowGroup, RowGroupRows, group_en
 from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.storage import File, FileObject, is_local, optional_module, storage_of
 
-_LONGEST_HEAD = 1 << 20  # bytes that may say what a record batch is
+_LONGEST_HEAD = 1 << 20  # most bytes of a message's metadata
 
 
 class RecordBatchScan:
-    """The record batches of a file: number, rows, and the bytes that each takes.
+    """The record batches of a file: number, rows, and the range of bytes of each.
 
-    Of a file where they don't follow one another that is the whole.
+    If the batches of a file don't follow one another, the range is the whole file.
     """
 
     columns = 4
@@ -34,7 +34,7 @@ class RecordBatchScan:
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         with decoding(file):
             source, reader = _opened(file)
-            stop = source.tell()  # of a stream, where its schema ends
+            stop = source.tell()  # in a stream, the end of the schema
             if not is_local(file.path):
                 source = _arrow().PythonFile(_Heads(file), mode="r")
             found = self._found(file, source, reader)
@@ -43,7 +43,7 @@ class RecordBatchScan:
         if not _is_file(reader):
             schema = storage.read(file, 0, stop)
             return zlib.crc32(np.array(found, np.uint64).tobytes(), zlib.crc32(schema))
-        end = file.size - 10  # behind which are the footer's length and the format's name
+        end = file.size - 10  # followed by the footer's length and the format's name
         length = int.from_bytes(storage.read(file, end, end + 4), "little")
         return zlib.crc32(storage.read(file, max(0, end - length), end))
 
@@ -53,14 +53,14 @@ class RecordBatchScan:
             return self._messages(file, source)
         numbers = range(reader.num_record_batches)
         source.seek(8)
-        with suppress(Exception):  # of one that has more between its record batches
+        with suppress(Exception):  # a file may have other content between its record batches
             if len(found := self._messages(file, source)) == len(numbers):
                 return found
         sizes = [reader.get_batch(number).num_rows for number in numbers]
         return [RowGroup(number, size, 0, file.size) for number, size in enumerate(sizes)]
 
     def _messages(self, file: File, source: Any) -> list[RowGroup]:
-        """The record batches that follow one another from here on; none of them is decoded."""
+        """List the record batches that follow from here, without decoding them."""
         found: list[RowGroup] = []
         while True:
             at = source.tell()
@@ -69,19 +69,21 @@ class RecordBatchScan:
             except EOFError:
                 return found
             if source.tell() > file.size:
-                raise RecordError(f"{file.path}: it is cut: record batch {len(found)} ends behind")
+                raise RecordError(
+                    f"{file.path}: it is cut: record batch {len(found)} ends after the file"
+                )
             if message.type == "record batch":
                 size = _ipc().read_record_batch(message, _arrow().schema([])).num_rows
                 found.append(RowGroup(len(found), size, at, source.tell()))
             elif message.type == "dictionary" and found:
                 raise RecordError(
-                    f"{file.path}: what a dictionary holds changes behind record batch "
-                    f"{len(found) - 1}; write it with one dictionary for all"
+                    f"{file.path}: a dictionary changes after record batch {len(found) - 1}; "
+                    "write the file with one dictionary for all batches"
                 )
 
 
 class _Heads(FileObject):
-    """A file elsewhere, of which only what says what comes is fetched, and zeros for the rest."""
+    """A remote file: reads of metadata are fetched; longer reads return zeros."""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or size < _LONGEST_HEAD:
@@ -100,22 +102,20 @@ def _ipc() -> Any:
 
 
 def _untyped(column: Any) -> Any:
-    """A column, where it is of texts as bytes, of which each row is looked at for itself."""
+    """View a column of strings as bytes, because strings are validated row by row."""
     kind = str(column.type)
     return column.view(kind.replace("string", "binary")) if kind in TEXTS else column
 
 
 def _opened(file: File, columns: Sequence[str] | None = None) -> tuple[Any, Any]:
-    """The bytes of a file, mapped into memory if it is on this machine, and what reads them."""
+    """Return the bytes of a file, memory-mapped if it is on this machine, and their reader."""
     if not file.size:
         raise RecordError(f"{file.path}: it is empty")
     source = opened(file, is_mapped=True)
     with decoding(file):
         magic = source.read(6)
         if magic.startswith(b"FEA1"):
-            raise RecordError(
-                f"{file.path}: it is of Feather's version 1, which pyarrow.feather reads"
-            )
+            raise RecordError(f"{file.path}: it is Feather version 1; pyarrow.feather reads that")
         source.seek(0)
         make = _ipc().open_file if magic == b"ARROW1" else _ipc().open_stream
         reader = make(source)
@@ -127,19 +127,19 @@ def _opened(file: File, columns: Sequence[str] | None = None) -> tuple[Any, Any]
 
 
 def _is_file(reader: Any) -> bool:
-    """Whether a footer says where record batches are."""
+    """Return whether a footer lists the positions of record batches."""
     return hasattr(reader, "get_batch")
 
 
 class _ArrowRows(RowGroupRows):
     def __init__(self, *args: Any, **given: Any) -> None:
-        self._checked: set[tuple[int, int]] = set()  # record batches that are as they should be
+        self._checked: set[tuple[int, int]] = set()  # record batches that were validated
         super().__init__(*args, **given)
 
     def open(self, file: File) -> Any:
         source, reader = _opened(file, self.columns)
         if not _is_file(reader) and "dictionary<" in str(reader.schema):
-            reader.read_next_batch()  # before which dictionaries are
+            reader.read_next_batch()  # to load the dictionaries, which come before it
         return source, reader
 
     def schema(self, number: int) -> Any:
@@ -162,7 +162,7 @@ class _ArrowRows(RowGroupRows):
                 batch = reader.read_next_batch()
         if (number, group.number) not in self._checked:
             for column in batch.columns:
-                _untyped(column).validate(full=True)  # what is mapped may be anything
+                _untyped(column).validate(full=True)  # mapped bytes may be anything
             self._checked.add((number, group.number))
         return batch
 
@@ -176,31 +176,32 @@ def read_arrow(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> RowGroupRows:
-    """The rows of Arrow IPC files and streams, by number, as dicts; also those of Feather.
+    """Read the rows of Arrow IPC files and streams, and of Feather files, by number, as dicts.
 
-    Values are as of `read_parquet`. Files of this machine are mapped into memory: where they
-    aren't compressed nothing is decoded, and any order costs the same. Compressed record
-    batches are decoded as a whole and kept, the last used ones, as row groups of Parquet are.
+    Values are as in `read_parquet`. Files on this machine are memory-mapped. If they aren't
+    compressed, nothing is decoded and any order costs the same. Compressed record batches are
+    decoded as a whole, and the last used ones are kept, as row groups of Parquet are.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: All have the columns of the first, and types as of `read_parquet`.
-        columns: Those to read, by name; None for all.
-        cache_bytes: How many bytes of record batches are kept, in each process, mapped ones
-            included; the last one in any case.
+        files: All have the columns of the first, with types as in `read_parquet`.
+        columns: Names of the columns to read; None for all.
+        cache_bytes: Number of bytes of record batches to keep per process, mapped ones included.
+            The last one is kept in any case.
 
     Raises:
-        ArgumentError: A file has no such column, or two of one name, or one of a type whose
-            values the first file's doesn't have; it names both files.
-        RecordError: A file is none of Arrow's, is cut, or a record batch is damaged.
+        ArgumentError: If a file lacks one of `columns` or has two columns of one name, or if the
+            type of a column can't be combined with that in the first file; the error names both
+            files.
+        RecordError: If a file is not an Arrow file or is cut, or a record batch is damaged.
 
     Resume:
-        Re-reads nothing; of a compressed file one record batch.
+        Re-reads nothing, or one record batch of a compressed file.
 
     Memory:
-        `cache_bytes` of record batches, or one of them if that is larger, in each process; mapped
-        ones are pages that the system may drop.
+        `cache_bytes` of record batches per process, or one of them if that is larger. The system
+        may drop pages of mapped ones.
 
     >>> import lazyckpt as lz
     >>> from pyarrow import feather, table

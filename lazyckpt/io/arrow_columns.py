@@ -1,6 +1,6 @@
-"""Tables of pyarrow as rows, by place: a dict each, or many as a dict of arrays.
+"""Tables of pyarrow as rows, by index: one as a dict, or many as a dict of arrays.
 
-And their types: those of one column in several files, as one.
+Also the common type of a column in several files.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from lazyckpt.io.storage import optional_module
 
 _LISTS = "list", "large_list", "list_view", "large_list_view"
 TEXTS = {"string", "large_string", "string_view"}  # types of pyarrow
-_ALIKE = [  # of which all have the same values in Python
+_ALIKE = [  # types with the same values in Python
     ("string_view", "string", "large_string"),
     ("binary_view", "binary", "large_binary"),
 ]
 
 
 class Column(NamedTuple):
-    """Values by place: one, or many as an array of numbers or a list.
+    """Values by index: one, or many as an array of numbers or a list.
 
-    `is_text` says that each is a str.
+    `is_text` is True if each value is a str.
     """
 
     get: Callable[[int], Any]
@@ -41,11 +41,11 @@ Columns = dict[str, Column]
 
 
 def columns_of(table: Any) -> Columns:
-    """The columns of a table or record batch.
+    """Return the columns of a table or record batch.
 
-    What a value is depends on itself and its type alone: a number is NumPy's, a list of
-    numbers or a tensor an array, anything else what pyarrow makes of it in Python; what is missing
-    is None.
+    A value depends only on itself and its type. Numbers are NumPy scalars, lists of numbers and
+    tensors are arrays, and missing values are None. Any other value is the Python object that
+    pyarrow converts it to.
     """
     names = table.schema.names
     return {name: _column(table.column(place)) for place, name in enumerate(names)}
@@ -63,7 +63,7 @@ def rows(columns: Columns, places: Indices) -> list[dict[str, Any]]:
 
 @lru_cache
 def _row_of(names: tuple[str, ...]) -> Callable[..., dict[str, Any]]:
-    """A function that makes a row of its values, in half the time of `dict(zip(...))`."""
+    """Return a function from values to a row; it takes half the time of `dict(zip(...))`."""
     values = [f"v{number}" for number in range(len(names))]
     items = [f"{name!r}: {value}" for name, value in zip(names, values, strict=True)]
     code = f"lambda {', '.join(values)}: {{{', '.join(items)}}}"
@@ -75,7 +75,7 @@ def _column(values: Any) -> Column:
     arrow = optional_module("pyarrow", "arrow", "reading tables")
     if isinstance(values, arrow.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
-    if isinstance(values, arrow.ChunkedArray):  # more than one array holds
+    if isinstance(values, arrow.ChunkedArray):  # too long for one array
         return _objects(values)
     if _is(values.type, "run_end_encoded"):
         places = np.arange(values.offset, values.offset + len(values))
@@ -103,15 +103,15 @@ def _is_number(kind: Any) -> bool:
 
 
 def _numbers(values: Any) -> NDArray[Any]:
-    """Numbers as an array, with anything for what is missing."""
-    if values.null_count and not _is(values.type, "floating"):  # of which pyarrow makes NaN
+    """Return numbers as an array, with arbitrary numbers in place of missing ones."""
+    if values.null_count and not _is(values.type, "floating"):  # pyarrow turns these into NaN
         values = values.fill_null(False if _is(values.type, "boolean") else 0)
     found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return found
 
 
 def _is_missing(values: Any) -> NDArray[np.bool_] | None:
-    """Which values are missing; None where none is."""
+    """Return a mask of missing values; None if there are none."""
     if not values.null_count:
         return None
     found: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
@@ -119,7 +119,7 @@ def _is_missing(values: Any) -> NDArray[np.bool_] | None:
 
 
 def _of_array(values: Any, found: NDArray[Any], is_odd: NDArray[np.bool_] | None) -> Column:
-    """A column of what an array has, but for odd values."""
+    """Return a column with the values of an array; odd ones are converted by pyarrow."""
     plain = found.__getitem__ if found.ndim == 1 else lambda place: found[place].copy()
     if is_odd is None:
         return Column(plain, partial(picked, found))
@@ -135,7 +135,7 @@ def _of_array(values: Any, found: NDArray[Any], is_odd: NDArray[np.bool_] | None
 
 
 def _tensors(values: Any, storage: Any, kind: Any) -> Column:
-    """Lists of one size, or tensors of one shape, as an array of more dimensions."""
+    """Return a column of lists of one size, or tensors of one shape, as one array."""
     count, width = len(values), storage.type.list_size
     inner = storage.values.slice(storage.offset * width, count * width)
     if not _is_number(inner.type):
@@ -151,11 +151,11 @@ def _tensors(values: Any, storage: Any, kind: Any) -> Column:
 
 
 def _lists(values: Any) -> Column:
-    """Lists of numbers, an array each."""
+    """Return a column of lists of numbers, each as an array."""
     inner = values.values
     found, is_missing, holes = _numbers(inner), _is_missing(values), _is_missing(inner)
     starts = values.offsets.to_numpy()
-    if hasattr(values, "sizes"):  # of views, which may stand anywhere
+    if hasattr(values, "sizes"):  # list views, which may start anywhere
         ends = starts + values.sizes.to_numpy()
     else:
         starts, ends = starts[:-1], starts[1:]
@@ -181,7 +181,7 @@ def _objects(values: Any) -> Column:
         chosen = as_array(places)
         try:
             return list(values.take(chosen).to_pylist())
-        except NotImplementedError:  # of views, for one
+        except NotImplementedError:  # such as for views
             return list(map(get, chosen.tolist()))
 
     is_text = str(values.type) in TEXTS and not values.null_count
@@ -189,7 +189,7 @@ def _objects(values: Any) -> Column:
 
 
 def concatenated(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any]:
-    """Values one after another: an array, where all parts are arrays of one type."""
+    """Concatenate values: to an array if all parts are arrays of one type, else to a list."""
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts) and len({part.dtype for part in arrays}) == 1:
         return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
@@ -197,20 +197,20 @@ def concatenated(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | li
 
 
 def column_names(value: Any) -> list[str]:
-    """A list of names of columns, as an argument's check has it."""
+    """Check an argument that lists names of columns."""
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
     if not is_list or not value or not all(isinstance(name, str) for name in value):
-        raise Unfit("a list of names of columns")
+        raise Unfit("a list of column names")
     return list(value)
 
 
 def schema_digest(schema: Any, more: str) -> int:
-    """63 bits of names and types, and of what else tells files apart."""
+    """Return 63 bits for names, types and `more`, which tells files apart in other ways."""
     return int(short_digest(str(schema.remove_metadata()), more)[:16], 16) >> 1
 
 
 def flaw_of(kind: Any) -> str | None:
-    """What of a type keeps its values from being rows; None if nothing does."""
+    """Return the reason why values of a type can't be rows; None if they can."""
     types = optional_module("pyarrow.types", "arrow", "reading")
     fields = [kind.field(number) for number in range(kind.num_fields)]
     names = [field.name for field in fields]
@@ -220,11 +220,11 @@ def flaw_of(kind: Any) -> str | None:
 
 
 def common_type(one: Any, other: Any) -> Any:
-    """The type that has the values of two, none of them as another value; None if there is none.
+    """Return the type that holds the values of both types unchanged; None if there is none.
 
-    Types differ so where one is of missing values alone, or a dictionary of the other, by the
-    width of ints, the size of offsets or of lists, and whether values may be missing; also within
-    lists and structs.
+    Two types have one if they differ in the width of ints, the size of offsets or lists, in
+    nullability, or if one is a dictionary of the other or has only missing values. This holds
+    inside lists and structs too.
     """
     arrow = optional_module("pyarrow", "arrow", "reading")
     types = arrow.types

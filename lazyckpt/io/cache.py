@@ -1,9 +1,9 @@
-"""What is kept: files that are made once, on disk, and what was used last, in memory.
+"""Caches: files that are written once, on disk, and values that were used last, in memory.
 
-Files are whole or not there: they are written beside their places and renamed. One process makes
-one at a time, by the kernel's locks. Nothing is wrong without those, which Windows and some file
-systems don't have: processes may then do the same work twice, and a cache of ranges may for a while
-take more than it should.
+A file is whole or absent: it is written next to its path and renamed. Kernel locks make sure that
+one process at a time writes one. Windows and some file systems have no such locks. Results are
+still correct there, but processes may do the same work twice, and a cache of ranges may exceed its
+limit for a while.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ F = TypeVar("F")
 Uint64Array = NDArray[np.uint64]
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-SMALL = 1 << 16  # bytes that are read rather than mapped
+SMALL = 1 << 16  # bytes up to which a file is read rather than mapped
 
-_ABANDONED = 3600  # seconds in which nothing was written
+_ABANDONED = 3600  # seconds without a write after which a file is abandoned
 _SUFFIXES = (".index", ".counts", ".pieces", ".points")
 _MAGIC = 0x2_6C7A_636B_7074  # of our files; the first digit is the format
-_FOOTER = 5  # numbers at a file's end: entries, columns, what they are of, checksum, magic
+_FOOTER = 5  # numbers at a file's end: entries, columns, the content's checksum, its own, magic
 
 try:
     _FCNTL: Any = import_module("fcntl")
@@ -52,7 +52,7 @@ except ImportError:
     _FCNTL = None
 
 
-_held: set[int] = set()  # open files whose locks this process has
+_held: set[int] = set()  # open files that this process has locked
 
 
 def _close_held() -> None:
@@ -67,12 +67,12 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def exclusive_lock(path: str, *, waits: bool = True) -> Iterator[None]:
-    """Hold the lock of a file, which is made, or of a folder, where its file system has locks.
+    """Hold the lock of a file, which is created, or of a folder, if its file system has locks.
 
-    It ends with a process that is killed; what that has forked doesn't keep it.
+    The lock ends with a process that is killed, even if that process has forked.
 
     Raises:
-        BlockingIOError: Another has it, and this one doesn't wait.
+        BlockingIOError: If another process holds the lock and `waits` is False.
     """
     if _FCNTL is None:
         yield
@@ -84,19 +84,19 @@ def exclusive_lock(path: str, *, waits: bool = True) -> Iterator[None]:
             _FCNTL.flock(held, _FCNTL.LOCK_EX | (0 if waits else _FCNTL.LOCK_NB))
         except BlockingIOError:
             raise
-        except OSError:  # of Lustre without `-o flock`, of NFS for a folder
+        except OSError:  # Lustre without `-o flock`, or a folder on NFS
             pass
         yield
     finally:
-        if held in _held:  # and this isn't a fork, which has closed it
+        if held in _held:  # a fork has closed it
             _held.remove(held)
             with suppress(OSError):
-                _FCNTL.flock(held, _FCNTL.LOCK_UN)  # also for a fork that hasn't come to it yet
+                _FCNTL.flock(held, _FCNTL.LOCK_UN)  # a new fork may not have closed its copy yet
             os.close(held)
 
 
 def cache_folder() -> str:
-    """Where indices are kept: `LAZYCKPT_CACHE`, or the user's folder for caches."""
+    """Return the folder for indices: `LAZYCKPT_CACHE`, or the user's cache folder."""
     if given := os.environ.get("LAZYCKPT_CACHE"):
         return os.path.abspath(given)
     if sys.platform == "darwin":
@@ -106,7 +106,7 @@ def cache_folder() -> str:
 
 
 def cache_bytes() -> int:
-    """Return how many bytes the cache folder may take: `LAZYCKPT_CACHE_BYTES`, or 16 GiB."""
+    """Return the most bytes that the cache folder may take: `LAZYCKPT_CACHE_BYTES`, or 16 GiB."""
     given = os.environ.get("LAZYCKPT_CACHE_BYTES", "")
     if given and not given.isdecimal():
         raise ArgumentError(f"LAZYCKPT_CACHE_BYTES must be a number of bytes, got {given!r}")
@@ -114,14 +114,14 @@ def cache_bytes() -> int:
 
 
 def write_atomically(path: str, content: bytes) -> None:
-    """Write a file: the whole of it, or nothing."""
+    """Write a whole file, or nothing."""
     with atomic_writer(path) as temporary:
         Path(temporary).write_bytes(content)
 
 
 @contextmanager
 def atomic_writer(path: str) -> Iterator[str]:
-    """A path to write to, which becomes `path` once that is done without an error."""
+    """Provide a path to write to; it becomes `path` if no error is raised."""
     temporary = f"{path}.{uuid4().hex[:16]}.tmp"
     try:
         yield temporary
@@ -132,18 +132,18 @@ def atomic_writer(path: str) -> Iterator[str]:
 
 
 def remove_abandoned(folder: str) -> None:
-    """Remove what was begun to be written by processes that were killed."""
+    """Remove unfinished files of processes that were killed."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(OSError):  # another may be at it
+            with suppress(OSError):  # another process may remove it too
                 if entry.name.endswith(".tmp") and time() - entry.stat().st_mtime > _ABANDONED:
                     os.remove(entry.path)
 
 
 def remove_unused(folder: str, most: int) -> None:
-    """Remove the indices of a folder that were not used for longest, if it takes more bytes."""
+    """Remove the least recently used indices of a folder that takes more than `most` bytes."""
     used = []
-    with os.scandir(folder) as entries, suppress(FileNotFoundError):  # another may be at it
+    with os.scandir(folder) as entries, suppress(FileNotFoundError):  # another may remove one too
         for entry in entries:
             if entry.name.endswith(_SUFFIXES):
                 used.append((entry.stat(), entry.path))
@@ -152,20 +152,20 @@ def remove_unused(folder: str, most: int) -> None:
     for status, path in used:
         if size <= most:
             break
-        with suppress(OSError):  # another may be at it
+        with suppress(OSError):  # another process may remove it too
             os.remove(path)
         size -= status.st_size
 
 
 @contextmanager
 def cache_errors(folder: str) -> Iterator[None]:
-    """Errors of a cache folder say where it is, and how to have another."""
+    """Add to errors of a cache folder where it is and how to choose a different one."""
     try:
         os.makedirs(folder, exist_ok=True)
         yield
     except OSError as error:
         if error.errno not in FULL and not str(error.filename or "").startswith(folder):
-            raise  # of what is read
+            raise  # of a file that is read
         raise PipelineError(
             f"the index can't be written to {folder}: {error}; set LAZYCKPT_CACHE, or "
             "index_dir=, to a folder with room"
@@ -174,7 +174,7 @@ def cache_errors(folder: str) -> Iterator[None]:
 
 @contextmanager
 def build_lock(path: str, find: Callable[[], F | None]) -> Iterator[F | None]:
-    """What is found, or None for the one process that is to make it, while others wait."""
+    """Provide the result of `find`, or None in the one process that must build it; others wait."""
     if (found := find()) is not None:
         yield found
         return
@@ -187,13 +187,13 @@ def build_lock(path: str, find: Callable[[], F | None]) -> Iterator[F | None]:
 
 
 def write_array(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> tuple[int, int]:
-    """Write numbers that come some at a time, `columns` of them an entry; what `array_footer` says.
+    """Write numbers that arrive in chunks, and return the result of `array_footer`.
 
     Args:
         path: The file.
-        chunks: The numbers. What a generator returns at its end, a checksum of what they are
-            of, is kept with them.
-        columns: How many numbers an entry has.
+        chunks: The numbers. A generator may return a checksum of the content that they describe,
+            which is stored with them.
+        columns: Number of numbers per entry.
     """
     size, content = 0, 0
     found = iter(chunks)
@@ -216,9 +216,9 @@ def _footer(entries: int, columns: int, content: int) -> Uint64Array:
 
 
 def array_footer(path: str) -> tuple[int, int] | None:
-    """How many entries a file has, and the checksum of what they are of, or 0.
+    """Return the number of entries of a file, and the checksum of the content they describe, or 0.
 
-    None if there is no such file, or not the whole of it.
+    None if the file is missing or incomplete.
     """
     try:
         with open(path, "rb") as file:
@@ -237,9 +237,9 @@ def _footer_of(file: BinaryIO) -> tuple[int, int] | None:
 
 
 def map_array(path: str, columns: int) -> Uint64Array | None:
-    """The numbers of a file; None if there is no such file, or not the whole of it.
+    """Return the numbers of a file; None if it is missing or incomplete.
 
-    They are mapped, of which the system keeps a file open, unless they are few.
+    They are memory-mapped, which keeps a file open in the system, unless they are few.
     """
     try:
         with open(path, "rb") as file:
@@ -249,7 +249,7 @@ def map_array(path: str, columns: int) -> Uint64Array | None:
             file.seek(0)
             is_small = 8 * footer[0] * columns <= SMALL
             whole = np.fromfile(file, "<u8") if is_small else np.memmap(file, "<u8", "r")
-    except OSError:  # another may have removed it
+    except OSError:  # another process may have removed it
         return None
     touch(path)
     numbers: Uint64Array = whole.view(np.ndarray)[:-_FOOTER]
@@ -257,19 +257,19 @@ def map_array(path: str, columns: int) -> Uint64Array | None:
 
 
 def touch(path: str) -> None:
-    """Note that a file is used, as those that aren't may be removed from the cache folder."""
-    with suppress(OSError):  # of a folder that can't be written
+    """Mark a file as used, because unused ones may be removed from the cache folder."""
+    with suppress(OSError):  # the folder may be read-only
         os.utime(path)
 
 
 def short_digest(*texts: str) -> str:
-    """A name for texts, of hexadecimal digits."""
+    """Return hexadecimal digits that identify strings."""
     content = "\n\n".join(texts).encode("utf-8", "surrogateescape")
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 class _Place(Generic[T]):
-    """Where a value is, once a thread has made it."""
+    """The place of a value that one thread computes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -278,10 +278,10 @@ class _Place(Generic[T]):
 
 
 class LRUCache(Generic[T]):
-    """Values by keys, those used last, of so many bytes in all; one in any case.
+    """The most recently used values by key, up to `most` bytes in all, but at least one value.
 
-    One thread makes a value, and others wait for it. A forked process, and one that gets a
-    pickle, begins without any.
+    One thread computes a value while others wait for it. A forked process starts empty, and so does
+    one that receives a pickle.
     """
 
     def __init__(self, most: int) -> None:
@@ -291,14 +291,14 @@ class LRUCache(Generic[T]):
         _caches.add(self)
 
     def renew(self) -> None:
-        self._forked = self._places  # to close what a thread holds may never end
+        self._forked = self._places  # closing a value that a thread holds could hang
         self._lock = threading.Lock()
         self._places = OrderedDict()
         self._size = 0
-        self._left: Any = None  # the key that was left last
+        self._left: Any = None  # the last key passed to `leave`
 
     def get(self, key: Any, make: Callable[[], T]) -> T:
-        """What is kept, or else what `make` gives."""
+        """Return the cached value of a key, or compute it by `make`."""
         with self._lock:
             place = self._places.get(key)
             if place is None:
@@ -316,9 +316,9 @@ class LRUCache(Generic[T]):
 
     def _made(self, key: Any, place: _Place[T]) -> None:
         with self._lock:
-            if self._places.get(key) is not place:  # dropped meanwhile
+            if self._places.get(key) is not place:  # evicted meanwhile
                 return
-            if place.value is None:  # but an error
+            if place.value is None:  # an error
                 del self._places[key]
                 return
             place.size = place.value.size
@@ -327,10 +327,10 @@ class LRUCache(Generic[T]):
                 self._size -= self._places.popitem(last=False)[1].size
 
     def leave(self, key: Any, count: float) -> None:
-        """A value was read to its end, in order, as one of about so many.
+        """Note that a value was read to its end, in order, as one of about `count` values.
 
-        Of these the last two stay, where not all of them fit: the others would be dropped before
-        they are read again.
+        If `count` such values don't fit, only the last two are kept: the others would be evicted
+        before they are read again.
         """
         with self._lock:
             place = self._places.get(key)
@@ -340,7 +340,6 @@ class LRUCache(Generic[T]):
                 self._left = key
 
     def values(self) -> list[T]:
-        """What is kept."""
         with self._lock:
             return [place.value for place in self._places.values() if place.value is not None]
 

@@ -1,11 +1,10 @@
-"""The bytes of a file, without its compression, by their offsets.
+"""The bytes of a file without its compression, by their offsets.
 
-A compressed file is decompressed in pieces, each for itself: frames of zstd, small members of gzip,
-or the spans between the seek points of a large member. Both the seek points and what is between
-them are indexed_gzip's. It doesn't notice a file that is cut off, so the first pass is zlib's, or
-isal's where that is installed, which check all of it. Of rapidgzip a pass from the front takes 0.6
-of the CPU time, but it aborts the interpreter where a file is open at its exit, which forked
-workers can't help.
+A compressed file is decompressed in independent pieces: frames of zstd, small members of gzip, or
+the spans between the seek points of a large member. indexed_gzip finds those seek points and reads
+the spans. It doesn't notice a file that is cut, so the first pass uses zlib, or isal if it is
+installed, and these check the whole file. rapidgzip would take 0.6 of the CPU time of a pass, but
+it aborts the interpreter if a file is open at exit, and forked workers can't avoid that.
 """
 
 from __future__ import annotations
@@ -51,19 +50,19 @@ from lazyckpt.io.storage import File, FileObject, Ranges, optional_module, relat
 
 Compression: TypeAlias = Literal["infer", "none", "gzip", "zstd"] | Zstd
 
-CHUNK = 1 << 20  # bytes that are read at once
-MOST = 1 << 26  # bytes of a piece without compression
+CHUNK = 1 << 20  # bytes per read
+MOST = 1 << 26  # most bytes of a decompressed piece
 SPACING = 1 << 21  # bytes between seek points, each of which has a window of 32 KiB
-LARGE = 1 << 22  # bytes of a member of gzip from which on it has seek points
+LARGE = 1 << 22  # bytes above which a member of gzip has seek points
 
 _UNREADABLE = b"\0"
-_UNSURE = 1 << 20  # last bytes of a piece that is cut, which may be wrong
-_KEPT = 1 << 26  # bytes of pieces that are kept without compression
+_UNSURE = 1 << 20  # last bytes of a piece that is cut; they may be wrong
+_KEPT = 1 << 26  # bytes of decompressed pieces that are kept
 _KEPT_POINTS = 1 << 28  # bytes of seek points that are kept in memory
-_TRIES = 4  # of noting where pieces begin, where others make room for their own
+_TRIES = 4  # attempts to note where pieces begin, if other processes remove the notes
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
 _WINDOW = 1 << 15
-_BUFFER = 1 << 12  # bytes; what is larger indexed_gzip reads without a copy
+_BUFFER = 1 << 12  # bytes; indexed_gzip reads more than this without a copy
 
 _one_of = one_of("infer", "none", "gzip", "zstd")
 
@@ -77,20 +76,20 @@ class Content(Protocol):
     """The bytes of files, by their offsets."""
 
     def chunks(self, file: File) -> Iterator[bytes]:
-        """All of them, in order; seek points found on the way are kept."""
+        """Yield all bytes in order; seek points found on the way are kept."""
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        """Those of several ranges."""
+        """Return the bytes of each range."""
 
     def block_begins(self, file: File) -> Uint64Array:
-        """The offsets at which what is decompressed together begins."""
+        """Return the offsets at which independently decompressed blocks begin."""
 
     def size(self, file: File) -> int:
-        """How many bytes there are, once they were read from the front."""
+        """Return the number of bytes; known only after one read from the front."""
 
 
 class ChecksummedChunks(Iterator[bytes]):
-    """Chunks, and in `sum` the checksum of those that have come."""
+    """Chunks, with the checksum of those yielded in `sum`."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self.sum = chunks, 0
@@ -121,19 +120,20 @@ _plain = _Plain()
 
 
 class BlockCompressedFile:
-    """The content of files of pieces, such as zstd files of many frames.
+    """The content of files that consist of pieces, such as zstd files of many frames.
 
-    Where pieces begin is noted when a file is read from the front, so that no table such as that
-    of zstd's seekable format is needed. The content of a file that is damaged ends with a byte
-    that can't be read: it belongs to a row, whatever the format, and reading that is the error.
-    Nothing of a piece that is damaged is read, as only the checksum at its end would tell what is
-    right. If the file ends in it, it is likely cut, and the content so far is read, without the
-    last MiB: a piece that is damaged there may look the same, but not earlier, where what follows
-    would make no sense.
+    The first read from the front notes where pieces begin, so no table such as that of zstd's
+    seekable format is needed.
+
+    The content of a damaged file ends with one unreadable byte. It belongs to a row, whatever the
+    format, and reading that row raises the error. Nothing in a damaged piece is read, because only
+    the checksum at its end shows which bytes are right. If the file ends inside the piece, the file
+    was probably cut, and the content up to there is read without its last MiB. Damage inside that
+    MiB may look like a cut; earlier damage doesn't, because the bytes after it would not decode.
 
     Args:
         kind: The compression.
-        folder: Where it is noted.
+        folder: Folder for the notes.
     """
 
     def __init__(self, kind: Kind, folder: str) -> None:
@@ -145,8 +145,8 @@ class BlockCompressedFile:
         """Yield the content in order, and note where pieces begin.
 
         Raises:
-            Damaged: A piece can't be decompressed, which is noted: what the piece had so far may
-                be wrong, and to ask again yields the content without it.
+            Damaged: If a piece can't be decompressed. This is noted: the bytes of the piece yielded
+                before the error may be wrong, and the next call yields the content without them.
         """
         good = good_bytes(self._noted(file))
         if good == 0:
@@ -176,16 +176,17 @@ class BlockCompressedFile:
         self._note(file, [*found, (file.size, made)])
 
     def check_piece(self, file: File, begin: int, size: int) -> None:
-        """Raise an error for a piece that is too large to be read for one row."""
+        """Raise an error if a piece is too large to be read for one row."""
         if size > MOST:
             raise ArgumentError(
                 f"{file.path}: its frame from byte {begin:,} on holds more than {MOST:,} bytes, "
-                "all of which one row would read; read it as a stream, source(files) | "
-                "flat_map(lz.io.iter_text), or compress it in smaller frames, as pzstd does"
+                "and reading one row would decompress them all; read it as a stream, "
+                "source(files) | flat_map(lz.io.iter_text), or compress it in smaller frames, as "
+                "pzstd does"
             )
 
     def path(self, file: File) -> str:
-        """Return where it is noted where the pieces of a file begin."""
+        """Return the path of the notes on where the pieces of a file begin."""
         name = relative_path(self.folder, file.path), str(file.size), file.version, repr(self.kind)
         return os.path.join(self.folder, f"{short_digest(*name)}.pieces")
 
@@ -197,7 +198,7 @@ class BlockCompressedFile:
             with suppress(Damaged):
                 for _ in self.chunks(file):
                     pass
-        raise PipelineError(f"{self.path(file)} is removed as often as it is made")
+        raise PipelineError(f"{self.path(file)} is removed each time it is written")
 
     def _note(self, file: File, found: list[tuple[int, int]]) -> None:
         with cache_errors(self.folder), atomic_writer(self.path(file)) as temporary:
@@ -208,7 +209,7 @@ class BlockCompressedFile:
         return None if found is None else np.ascontiguousarray(found.T)
 
     def block_begins(self, file: File) -> Uint64Array:
-        """Return the offsets at which what is decompressed together begins."""
+        """Return the offsets at which pieces begin in the content."""
         return self.bounds(file)[1, :-1]
 
     def size(self, file: File) -> int:
@@ -231,33 +232,33 @@ class BlockCompressedFile:
     def _piece(self, file: File, number: int) -> NDArray[np.uint8]:
         (first, last), (begin, end) = self.bounds(file)[:, number : number + 2].tolist()
         if first == last:
-            reason = "it is cut" if first == file.size else "what follows can't be read"
+            reason = "it is cut" if first == file.size else "the rest can't be read"
             raise damaged_error(file, self.kind, first, reason)
         try:
             made = self.decompress(file, first, last, begin, end)
-        except PipelineError:  # of its storage
+        except PipelineError:  # from its storage
             raise
-        except Exception as error:  # each library's own
+        except Exception as error:  # each library has its own
             raise damaged_error(file, self.kind, first, error) from error
         if len(made) != end - begin:
             raise damaged_error(file, self.kind, first, "it ends too early")
         return np.frombuffer(made, np.uint8)
 
     def decompress(self, file: File, first: int, last: int, begin: int, end: int) -> bytes:
-        """Return the content from `begin` to `end`: a piece, in bytes `first` to `last`."""
+        """Return the content from `begin` to `end`, a piece stored in bytes `first` to `last`."""
         compressed = storage_of(file.path).read(file, first, last)
         return decompressor(self.kind).decompress(compressed, end - begin)
 
 
 def good_bytes(bounds: Uint64Array | None) -> int | None:
-    """Return how many bytes of a damaged file's content are good; None if all are."""
+    """Return the number of readable bytes of a damaged file's content; None if all are."""
     if bounds is None or bounds.shape[1] < 2 or bounds[0, -1] != bounds[0, -2]:
         return None
     return int(bounds[1, -2])
 
 
 class _Reader(NamedTuple):
-    """A file that indexed_gzip reads, with its seek points in memory, which take `size` bytes."""
+    """A file opened by indexed_gzip; its seek points take `size` bytes of memory."""
 
     opened: Any
     source: FileObject
@@ -277,7 +278,7 @@ class Gzip(BlockCompressedFile):
             self._write_points(file)
 
     def check_piece(self, file: File, begin: int, size: int) -> None:
-        """Accept any: a large one gets seek points."""
+        """Accept any size, because a large member has seek points."""
 
     def read_bounds(self, file: File) -> Uint64Array:
         members = super().read_bounds(file)
@@ -290,7 +291,7 @@ class Gzip(BlockCompressedFile):
         return np.ascontiguousarray(begins)
 
     def decompress(self, file: File, first: int, last: int, begin: int, end: int) -> bytes:
-        if not self.bounds(file)[0, 0]:  # a member; the first seek point is after a header
+        if not self.bounds(file)[0, 0]:  # a whole member; the first seek point is after a header
             return super().decompress(file, first, last, begin, end)
         reader = self._reader(file)
         try:
@@ -306,14 +307,14 @@ class Gzip(BlockCompressedFile):
         source, opened = self._opened(file, buffer_size=_BUFFER)
         try:
             self._read_points(file, opened)
-        except (OSError, zlib.error):  # removed since, or damaged
+        except (OSError, zlib.error):  # removed or damaged since
             self._write_points(file)
             self._read_points(file, opened)
         return _Reader(opened, source, _WINDOW * len([*opened.seek_points()]))
 
     def _opened(self, file: File, **options: int) -> tuple[FileObject, Any]:
         library = optional_module("indexed_gzip", "gzip", "random access in .gz")
-        source = FileObject(file, int(super().read_bounds(file)[0, -1]))  # what isn't damaged
+        source = FileObject(file, int(super().read_bounds(file)[0, -1]))  # the undamaged part
         return source, library.IndexedGzipFile(fileobj=source, **options)
 
     def _path(self, file: File) -> str:
@@ -341,7 +342,7 @@ def _is_large(members: Uint64Array) -> bool:
 
 
 def open_content(path: str, compression: str | Zstd, folder: str) -> Content:
-    """How a file is read, by its compression; `folder` is where seek points are kept."""
+    """Return a reader of a file for its compression; `folder` is where seek points are kept."""
     kind = infer_compression(path) if compression == "infer" else compression
     return _plain if kind == "none" else _compressed(kind, folder)
 
@@ -353,7 +354,7 @@ def _compressed(kind: str | Zstd, folder: str) -> Content:
 
 @dataclass(frozen=True)
 class ContentScan:
-    """A `Scan` of what files hold, by the offsets at which rows begin, and the last one ends."""
+    """A `Scan` of files' content: the offsets at which rows begin, and where the last ends."""
 
     compression: str | Zstd
     folder: str  # where seek points are kept
@@ -361,18 +362,17 @@ class ContentScan:
     is_bounds = True
 
     def content(self, file: File) -> Content:
-        """What a file holds."""
         return open_content(file.path, self.compression, self.folder)
 
     def chunks(self, file: File) -> Iterator[bytes]:
-        """All of what a file holds, which isn't compressed by mistake."""
+        """Yield the content of a file, and check that an uncompressed one is not compressed."""
         content = self.content(file)
         return plain_chunks(file, CHUNK) if content is _plain else content.chunks(file)
 
 
 @lru_cache(1 << 12)
 def infer_compression(path: str) -> str:
-    """The compression that a name says."""
+    """Return the compression that the suffix of a path stands for."""
     kind = compression_from_suffix(path) or "none"
     if kind not in ("none", "gzip", "zstd"):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""`convert`: the items of a pipeline, written to files of so many each."""
+"""`convert`: write the items of a pipeline to files with a fixed number of rows."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _ENCODERS: dict[str, Callable[..., Writer]] = {
 }
 FORMATS = tuple(_ENCODERS)
 
-_READ = 1 << 20  # bytes that are digested at once
-_MOST = 10**6  # files, whose names have six digits
+_READ = 1 << 20  # bytes per read for a digest
+_MOST = 10**6  # files; their names have six digits
 
 
 def convert(
@@ -59,44 +59,45 @@ def convert(
 ) -> Files:
     """Write a pipeline's items to files of `rows_per_file` rows each, for readers of `lazyckpt.io`.
 
-    Files appear whole or not at all. After each file the pipeline's state is saved next to it: if
-    `convert` is called again after a kill or an error, it continues after the last file, and all
-    files are, byte for byte, those of an undisturbed conversion. At the end, `listing.json` lists
-    the files with their rows, bytes and SHA-256.
+    Files appear whole or not at all. The pipeline's state is saved after each file. If `convert` is
+    called again after a kill or an error, it continues after the last file, and all files are
+    identical, byte for byte, to those of an uninterrupted conversion. At the end, `listing.json`
+    lists the files with their rows, bytes and SHA-256.
 
     Rows are read back and compared: a value that would come back as a different one is an error.
-    Tuples and arrays may come back as lists, NumPy's scalars as Python's, a key that a dict lacks
-    as None, and bytes for a str in a tar.
+    Some differences are accepted. Tuples and arrays may come back as lists, NumPy scalars as Python
+    numbers, a missing key of a dict as None, and a str in a tar as bytes.
 
     Args:
         pipeline: The rows: one epoch of a pipeline, or a reader.
-        folder: Where the files go, on this machine: new, empty, or that of an unfinished
-            conversion.
-        format: "parquet", of dicts, in row groups of some MiB; or "jsonl.zst", in zstd's
-            seekable format, in frames of about 1 MiB; or "tar", samples as WebDataset has them: a
-            dict of bytes and strings has a member for each, named by its `__key__` or its number,
-            and anything else is a `.json`; or "tokens", sequences of ints in one `.bin`, with
-            Megatron's `.idx` of where rows begin. A string is a column `text`, or a member `.txt`.
+        folder: Folder for the files, on this machine: new, empty, or with an unfinished conversion.
+        format: The format of the files. A string becomes a column `text`, or a member `.txt`.
+
+            - "parquet": dicts, in row groups of a few MiB
+            - "jsonl.zst": any JSON, in zstd's seekable format, with frames of about 1 MiB
+            - "tar": samples in WebDataset's layout; a dict of bytes and strings has one member per
+              key, named after its `__key__` or its number, and any other row is a `.json`
+            - "tokens": sequences of ints in one `.bin`, with Megatron's `.idx` of row positions
         rows_per_file: Number of rows per file; the last file may have fewer.
-        dtype: The type of tokens: an integer one that Megatron knows, such as "int32".
-        schema: The columns of Parquet and their types, a `pyarrow.Schema`. By default they are
-            those of the first file; a later file may widen a type if that loses nothing, such as
+        dtype: Type of tokens: an integer type that Megatron supports, such as "int32".
+        schema: Columns of Parquet and their types, a `pyarrow.Schema`. By default they come from
+            the first file. A later file may widen a type if nothing is lost, for example the type
             of a column that had only None.
         executor: How items are computed.
-        on_error: As of `run`.
-        progress: If True, show a bar of tqdm, if that is installed.
+        on_error: As in `run`.
+        progress: If True, show a tqdm progress bar, if tqdm is installed.
 
     Returns:
         A listing of the files.
 
     Raises:
-        ArgumentError: The folder holds something else, or a conversion with other
-            arguments; the pipeline is endless.
-        StateMismatch: The folder holds a conversion of another pipeline, or of files that
+        ArgumentError: If the folder holds other files or a conversion with other arguments, or if
+            the pipeline is endless.
+        StateMismatch: If the folder holds a conversion of a different pipeline, or if source files
             have changed since.
-        PipelineError: A row can't be written in the format, or would be read back as a different
-            one; the message names row and column. Or another process converts into the folder.
-        StorageError: The folder has no room left.
+        PipelineError: If a row can't be written in the format, or would be read back as a different
+            one; the message names row and column. Also if another process converts into the folder.
+        StorageError: If the disk of the folder is full.
 
     >>> import lazyckpt as lz
     >>> from tempfile import TemporaryDirectory
@@ -116,7 +117,7 @@ def convert(
     if length == math.inf:
         raise ArgumentError(f"convert: {brief(given)} is endless; take(n) ends it")
     if schema is not None and form != "parquet":
-        raise ArgumentError(f"convert: schema is that of Parquet, and format is {form!r}")
+        raise ArgumentError(f"convert: schema is for Parquet only, and format is {form!r}")
     encoder = _ENCODERS[form](place, kind, schema)
     header = {"lazyckpt_convert": _VERSION, "format": form, "rows_per_file": size}
     header |= {"dtype": kind.str} if form == "tokens" else {}
@@ -124,9 +125,9 @@ def convert(
     os.makedirs(place, exist_ok=True)
     with ExitStack() as stack:
         try:
-            stack.enter_context(exclusive_lock(place, waits=False))  # which ends with the process
+            stack.enter_context(exclusive_lock(place, waits=False))  # released if the process ends
         except BlockingIOError:
-            raise PipelineError(f"another process converts into {place}") from None
+            raise PipelineError(f"another process is converting into {place}") from None
         log = _Log(place, header)
         rows = stack.enter_context(run(given, log.state, executor=executor, on_error=on_error))
         if not log.is_done:
@@ -138,12 +139,12 @@ def convert(
             except OSError as error:
                 if error.errno not in FULL:
                     raise
-                raise StorageError(f"{place} has no room for more: {error.strerror}") from error
+                raise StorageError(f"{place} can't hold more: {error.strerror}") from error
     return log.listed(encoder.suffixes[0])
 
 
 def _write_all(rows: Iterable[Any], done: Run[Any], log: _Log, encoder: Writer) -> None:
-    """Write the rows that are left; `done` knows the state after them."""
+    """Write the remaining rows; `done` holds the state after them."""
     items, first = iter(rows), done.state.items
     for item in items:
         if len(log.chunks) >= _MOST:
@@ -160,10 +161,10 @@ def _write_all(rows: Iterable[Any], done: Run[Any], log: _Log, encoder: Writer) 
 
 
 class _Log:
-    """What a folder says of its conversion: the files so far, and the state after them.
+    """The record of a conversion in its folder: the files written, and the state after them.
 
-    While it lasts that is a line for each file, after one for the arguments; at its
-    end one listing.
+    During the conversion it has one line for the arguments and one per file; at the end, one
+    listing.
     """
 
     def __init__(self, folder: str, header: dict[str, Any]) -> None:
@@ -180,7 +181,7 @@ class _Log:
                 f"convert: {folder} must be empty, or hold a conversion; it has {other[0]!r}"
             )
         for name in names:
-            if _is_ours(name) and name.endswith(".tmp"):  # of one that was killed
+            if _is_ours(name) and name.endswith(".tmp"):  # from a conversion that was killed
                 os.remove(os.path.join(folder, name))
         if not self.is_done and _LOG not in names:
             write_atomically(self._path, _line(header))
@@ -189,7 +190,7 @@ class _Log:
             sizes = {file["name"]: file["bytes"] for file in self._files()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidState(
-                f"what {folder} says of its conversion is damaged: {error!r}; remove the folder"
+                f"the record of the conversion in {folder} is damaged: {error!r}; remove the folder"
             ) from error
         if found != header:
             raise ArgumentError(
@@ -202,7 +203,7 @@ class _Log:
                 raise PipelineError(f"{path} has changed since it was written; remove the folder")
 
     def _begun(self) -> Any:
-        """Load the log, of which a last line may be cut; the arguments."""
+        """Load the log, whose last line may be cut; return the arguments."""
         content = Path(self._path).read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         os.truncate(self._path, len(whole))
@@ -212,7 +213,7 @@ class _Log:
         return header
 
     def _finished(self) -> Any:
-        """Load the listing; the arguments."""
+        """Load the listing; return the arguments."""
         with suppress(FileNotFoundError):
             os.remove(self._path)
         found = json.loads(Path(self._listing).read_bytes())
@@ -229,7 +230,7 @@ class _Log:
         self.state = state
 
     def finish(self) -> None:
-        """Write the listing, which takes the place of the log."""
+        """Write the listing, which replaces the log."""
         rows = sum(chunk["rows"] for chunk in self.chunks)
         found = {"rows": rows, "chunks": self.chunks, "state": self.state}
         write_atomically(self._listing, _line({**self.header, **found}))
@@ -237,7 +238,7 @@ class _Log:
         self.is_done = True
 
     def listed(self, suffix: str) -> Files:
-        """The files that rows are read from."""
+        """Return the files that have rows, not those that have indices."""
         names = [file["name"] for file in self._files() if file["name"].endswith(suffix)]
         paths = [os.path.join(self.folder, name) for name in names]
         return Files(storage_of(path).stat(path) for path in paths)
@@ -255,7 +256,7 @@ def _line(value: Any) -> bytes:
 
 
 def _described(name: str, path: str) -> dict[str, Any]:
-    """What a listing says of a file, once that is on the disk."""
+    """Return a listing's entry of a file, after syncing that to the disk."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while content := file.read(_READ):
@@ -267,5 +268,5 @@ def _described(name: str, path: str) -> dict[str, Any]:
 def _tokens_check(value: Any) -> Any:
     found = numbers_check(value)
     if found.kind not in "iu" or found.str.lstrip("|") not in MEGATRON_TYPES:
-        raise Unfit("an integer type that Megatron knows, such as 'uint16' or 'int32'")
+        raise Unfit("an integer type that Megatron supports, such as 'uint16' or 'int32'")
     return found

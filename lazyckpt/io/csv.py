@@ -27,21 +27,21 @@ from lazyckpt.io.storage import ChunkStream, File
 from lazyckpt.io.text import encoding_check, is_utf8
 
 _BOM = codecs.BOM_UTF8
-_FLUSH = 1 << 16  # records whose places are given at once
+_FLUSH = 1 << 16  # records whose offsets are yielded together
 
 
 @dataclass(frozen=True)
 class CsvScan(ContentScan):
-    """Where records end, by the csv module, which reads bytes as characters.
+    """The ends of records, found by the csv module, which reads bytes as characters.
 
-    What it refuses is a record too, up to the end of the line where it does so.
+    Text that the csv module rejects is a record too, up to the end of the line of the error.
     """
 
     delimiter: str = ","
     quotechar: str | None = '"'
     skip_lines: int = 0
     has_header: bool = True
-    has_bom: bool = True  # where one is at the front of a file
+    has_bom: bool = True  # True if a byte order mark at the front of a file is skipped
     field_limit: int = 0  # of the csv module
 
     @property
@@ -50,7 +50,7 @@ class CsvScan(ContentScan):
         return f"csv {self.compression} {form} {self.field_limit}"
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        """The records that lines are, once the first ones are left out."""
+        """Return a reader of the records in lines, after the lines to skip."""
         return csv.reader(
             islice(lines, self.skip_lines, None),
             delimiter=self.delimiter,
@@ -66,7 +66,7 @@ class CsvScan(ContentScan):
             if len(ends):
                 count, last = count + len(ends), int(ends[-1])
                 yield ends
-        if self.has_header and count == 1:  # whose file would have no rows, if it can't be read
+        if self.has_header and count == 1:  # no row would report a header that can't be read
             self.content(file).read_ranges(file, [(last - 1, last)])
         return chunks.sum
 
@@ -90,9 +90,10 @@ class CsvScan(ContentScan):
             yield np.array(some, np.uint64)
 
     def _plain_ends(self, text: bytes) -> tuple[NDArray[np.int64], int] | None:
-        """The ends of records that are lines, and of all lines; None if the csv module has to say.
+        """Return the ends of records that are plain lines, and the end of all lines.
 
-        It doesn't for lines without quotes, none of which is longer than a field may be.
+        None if the csv module has to parse the text, because it has quotes, other line ends or
+        lines longer than a field may be.
         """
         size = text.rfind(b"\n") + 1
         lines = text[:size]
@@ -108,7 +109,7 @@ class CsvScan(ContentScan):
         return ends[~is_blank], size
 
     def _parsed_ends(self, chunks: Iterator[bytes], passed: int) -> Iterator[int]:
-        """The ends as the csv module has them, after that of the lines that are left out."""
+        """Yield the ends found by the csv module, after the end of the skipped lines."""
         source = io.BufferedReader(ChunkStream(chunks), _FLUSH)
         text = io.TextIOWrapper(source, "latin-1", newline="")
         skipped = passed
@@ -117,7 +118,7 @@ class CsvScan(ContentScan):
             nonlocal passed, skipped
             for number, line in enumerate(iter(partial(text.readline, MAX_RECORD), "")):
                 passed += len(line)
-                rest = line  # of a line that is larger nobody reads it
+                rest = line  # the rest of a longer line is skipped
                 while len(rest) == MAX_RECORD and rest[-1] not in "\r\n":
                     rest = text.readline(MAX_RECORD)
                     passed += len(rest)
@@ -141,7 +142,7 @@ class CsvScan(ContentScan):
 
 
 class CsvRows(Records[dict[str, str]]):
-    """Records as dicts of texts."""
+    """Records as dicts of strings."""
 
     reader = "read_csv"
     scan: CsvScan
@@ -156,7 +157,7 @@ class CsvRows(Records[dict[str, str]]):
         given: Mapping[str, Any],
     ) -> None:
         self._encoding = "utf-8" if scan.has_bom else encoding
-        self._checked: set[int] = set()  # files whose headers are the first's
+        self._checked: set[int] = set()  # files whose headers equal the first file's
         super().__init__(files, scan, options, given)
         self.columns = self._header() if columns is None else list(columns)
 
@@ -185,7 +186,7 @@ class CsvRows(Records[dict[str, str]]):
 
     def _row(self, fields: list[str]) -> dict[str, str]:
         if len(fields) != len(self.columns):
-            raise ValueError(f"{len(fields)} fields, and there are {len(self.columns)} columns")
+            raise ValueError(f"{len(fields)} fields, but there are {len(self.columns)} columns")
         return dict(zip(self.columns, fields, strict=True))
 
     def _header(self) -> list[str]:
@@ -193,14 +194,14 @@ class CsvRows(Records[dict[str, str]]):
         names = self._header_of(number)
         if len({*names}) < len(names):
             raise ArgumentError(
-                f"read_csv: columns need names of their own, got {names} in "
+                f"read_csv: columns must have different names, got {names} in "
                 f"{self.files[number].path}; columns=[...], skip_lines={self.scan.skip_lines + 1} "
-                "gives them other ones"
+                "renames them"
             )
         return names
 
     def _header_of(self, number: int) -> list[str]:
-        """The names of columns in a file; none of an empty one."""
+        """Return the names of columns in a file; [] if it is empty."""
         entries, file = self.row_index.entries(number), self.files[number]
         if not len(entries):
             return []
@@ -218,7 +219,7 @@ class CsvRows(Records[dict[str, str]]):
             if names != self.columns:
                 raise ArgumentError(
                     f"read_csv: {self.files[number].path} has the columns {names}, "
-                    f"where the first file has {self.columns}"
+                    f"but the first file has {self.columns}"
                 )
             self._checked.add(number)
 
@@ -250,27 +251,27 @@ def read_csv(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Rows[dict[str, str]]:
-    """The records of CSV files, by number, as dicts of texts.
+    """Read the records of CSV files, by number, as dicts of strings.
 
-    Files are read as the `csv` module does it with `strict=True`: a field may hold newlines where
-    it is quoted, and a quote that stands for itself there is doubled; lines end with `\\n`,
-    `\\r\\n` or `\\r`. Blank lines are no records, and a byte order mark at the front of UTF-8 is
-    none of it.
+    Files are read as the `csv` module reads them with `strict=True`. A quoted field may hold
+    newlines, and a quote inside it is doubled. Lines end with `\\n`, `\\r\\n` or `\\r`. Blank lines
+    and a byte order mark at the front of UTF-8 are skipped.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        columns: The columns' names, where files have no header, or `skip_lines` leaves it out; by
-            default the first record of each file says them, and all say the same.
-        delimiter: What is between fields, such as a tab.
-        quotechar: What is around fields; None where quotes stand for themselves.
-        skip_lines: How many lines at the front of each file are left out, such as comments.
-        encoding: One in which a newline is one byte.
+        columns: Names of the columns, if files have no header or `skip_lines` skips it. By default
+            they are the first record of each file, which must be the same in all files.
+        delimiter: Character between fields, such as a tab.
+        quotechar: Character around quoted fields; None if quotes have no special meaning.
+        skip_lines: Number of lines to skip at the front of each file, such as comments.
+        encoding: Encoding in which a newline is one byte.
 
     Raises:
-        ArgumentError: A file has other columns than the first.
-        RecordError: A record has more or fewer fields, is no text, is none for the `csv` module, as
-            where a quote is left open, or has a field above `csv.field_size_limit()` bytes.
+        ArgumentError: If a file has other columns than the first.
+        RecordError: If a record has more or fewer fields than there are columns, can't be decoded,
+            is invalid for the `csv` module, for example because a quote is left open, or has a
+            field above `csv.field_size_limit()` bytes.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compressed files from the front, piece by piece: members, frames, streams."""
+"""Decompression from the front, piece by piece: members, frames, streams."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lazyckpt.core.checks import Unfit, at_least, checked
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.io.storage import File, missing_package_error, storage_of
 
-_RAW = 1 << 18  # bytes of a file that are read at once
-_MADE = 1 << 20  # bytes that are made at once, so that a zip bomb fills no memory
+_RAW = 1 << 18  # bytes of a file per read
+_MADE = 1 << 20  # most bytes decompressed per step, so that a zip bomb can't fill memory
 
 
 class Decompressor(Protocol):
-    """What undoes one piece, as those of `bz2`, `lzma` and `compression.zstd` do."""
+    """A decompressor of one piece, like those of `bz2`, `lzma` and `compression.zstd`."""
 
     @property
     def eof(self) -> bool: ...
@@ -33,7 +33,7 @@ class Decompressor(Protocol):
 
 
 class _Inflate:
-    """zlib's decompressor, as the others are."""
+    """zlib's decompressor, with the interface of the others."""
 
     def __init__(self, inner: Any) -> None:
         self._inner: Any = inner
@@ -58,7 +58,7 @@ class _Inflate:
 
 
 def _gunzip() -> Decompressor:
-    """What undoes a gzip member: isal's takes 0.6 of zlib's time, and isn't built everywhere."""
+    """Return a decompressor of one gzip member: isal's takes 0.6 of zlib's time, if installed."""
     try:
         isal: Any = import_module("isal.igzip_lib")
     except ImportError:
@@ -123,7 +123,7 @@ def _dictionary(value: Any) -> bytes:
     return value
 
 
-_NEEDED = {  # what zstd's errors say, and the option that is missing
+_NEEDED = {  # words in zstd's errors, and the missing option
     "too much memory": "max_window_log=31",
     "Dictionary mismatch": "dictionary=BYTES",
 }
@@ -152,7 +152,7 @@ _MAGIC = {  # first bytes of files
     "xz": rb"\xfd7zXZ\0",
     "bz2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
 }
-_OTHERS = {  # formats that aren't read: what decompresses them, and their first bytes
+_OTHERS = {  # unsupported formats: a command that decompresses them, and their first bytes
     "lz4": ("lz4 -dc", rb"\x04\x22\x4d\x18"),
     "br": ("brotli -dc", rb"(?!)"),
     "sz": ("snzip -dc", rb"\xff\x06\0\0sNaPpY"),
@@ -162,15 +162,15 @@ _OTHERS = {  # formats that aren't read: what decompresses them, and their first
     "7z": ("7z x -so", rb"7z\xbc\xaf\x27\x1c"),
 }
 _UNREAD = {name.lower(): name for name in _OTHERS}
-_HEAD = 4  # bytes that say what a file is
+_HEAD = 4  # bytes that identify a format
 _PADDED = {"gzip", "xz"}  # zeros may stand between pieces
 
 
 def compression_from_suffix(path: str) -> str | None:
-    """Return the compression that a file name ends with, of those that are read from the front."""
+    """Return the compression that a file name ends with, one of those that can be streamed."""
     suffix = path.rpartition(".")[2].lower()
     if suffix in _UNREAD:
-        raise ArgumentError(f"{path}: .{suffix} isn't read; {_advice(_UNREAD[suffix], path)}")
+        raise ArgumentError(f"{path}: .{suffix} is not supported; {_advice(_UNREAD[suffix], path)}")
     return _SUFFIXES.get(suffix)
 
 
@@ -179,12 +179,12 @@ def _advice(name: str, path: str) -> str:
 
 
 def check_head(file: File, kind: Kind | None, head: bytes) -> None:
-    """Raise an error if a file begins as one of a different compression, or as one of none."""
+    """Raise an error if the first bytes of a file show a compression other than `kind`."""
     for name, (_, magic) in _OTHERS.items():
         if re.match(magic, head):
             raise ArgumentError(
-                f"{file.path}: by its first bytes it is compressed as .{name}, which isn't read; "
-                + _advice(name, file.path)
+                f"{file.path}: by its first bytes it is compressed as .{name}, which is not "
+                "supported; " + _advice(name, file.path)
             )
     found = next((name for name, magic in _MAGIC.items() if re.match(magic, head)), None)
     wanted = None if kind is None else name_of(kind)
@@ -192,12 +192,12 @@ def check_head(file: File, kind: Kind | None, head: bytes) -> None:
         return
     if found is not None:
         raise ArgumentError(
-            f"{file.path}: by its first bytes it is compressed by {found}, which its name must "
-            "say at the end" + f', or compression="{found}"' * (found in ("gzip", "zstd"))
+            f"{file.path}: by its first bytes it is compressed by {found}; rename it with that "
+            "suffix" + f', or pass compression="{found}"' * (found in ("gzip", "zstd"))
         )
     raise ArgumentError(
-        f"{file.path}: by its first bytes it is no {wanted}; if it isn't compressed, its name "
-        'must not say so, or compression="none"'
+        f"{file.path}: by its first bytes it is not {wanted}; if it isn't compressed, rename it "
+        'without that suffix, or pass compression="none"'
     )
 
 
@@ -207,7 +207,7 @@ def decompressor(kind: Kind) -> Decompressor:
 
 
 class Damaged(PipelineError):
-    """A compressed file can't be read from a byte on.
+    """A compressed file can't be read from some byte on.
 
     Attributes:
         begin: First byte of the member, frame or stream that can't be read.
@@ -223,19 +223,19 @@ def damaged_error(
 ) -> Damaged:
     """Return the error of a piece that can't be decompressed."""
     error = Damaged(
-        f"{file.path} is damaged, or no {name_of(kind)}, from byte {begin:,} on: {reason}"
+        f"{file.path} is damaged, or not {name_of(kind)}, from byte {begin:,} on: {reason}"
     )
     error.begin, error.is_cut = begin, is_cut
     return error
 
 
 def decompressed_pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
-    """Yield the content of a file in parts, each with where in the file its piece begins.
+    """Yield the content of a file in parts, each with the offset at which its piece begins.
 
     A piece is a member of gzip, a frame of zstd, or a stream of xz or bz2.
 
     Raises:
-        Damaged: A piece can't be decompressed, or is cut.
+        Damaged: If a piece can't be decompressed, or is cut.
     """
     begin = passed = 0  # where the current piece begins; bytes of the file that were read
     inner: Decompressor | None = None
@@ -252,7 +252,7 @@ def decompressed_pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
                 begin, inner = passed - len(data), decompressor(kind)
             try:
                 made = inner.decompress(data, _MADE)
-            except Exception as error:  # each library's own
+            except Exception as error:  # each library has its own
                 _check_options(file, error)
                 raise damaged_error(file, kind, begin, error) from error
             data = b""
@@ -265,11 +265,11 @@ def decompressed_pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
 
 
 def _check_options(file: File, error: Exception) -> None:
-    """Raise an error for a frame of zstd that needs options."""
+    """Raise an error that names the option if a frame of zstd needs one."""
     for reason, option in _NEEDED.items():
         if reason in f"{error}":
             raise ArgumentError(
-                f"{file.path}: {error}; compression=lz.io.Zstd({option}) reads it"
+                f"{file.path}: {error}; pass compression=lz.io.Zstd({option})"
             ) from error
 
 
@@ -281,7 +281,7 @@ def file_chunks(file: File, size: int) -> Iterator[bytes]:
 
 
 def plain_chunks(file: File, size: int) -> Iterator[bytes]:
-    """Yield the same of a file that isn't compressed, which its first bytes are to say too."""
+    """Yield the bytes of a file like `file_chunks`, and check that they aren't compressed."""
     for number, chunk in enumerate(file_chunks(file, size)):
         if not number:
             check_head(file, None, chunk)

@@ -1,4 +1,4 @@
-"""Files as a value: listed once, with size and version."""
+"""Listings of files: immutable values with the size and version of each file."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ CACHE_BYTES = 1 << 34
 
 _FORMAT = 1
 _PRIME = (1 << 32) - 5
-_AT_ONCE = 8  # files that are read for their digests
+_AT_ONCE = 8  # files that are read in parallel for their digests
 
 
 class Files(Sequence[File]):
     """A listing of files: an immutable sequence of `File`, compared by value.
 
-    Made by `files`. A resume on a saved listing lists nothing again; a file that isn't what
-    the listing says is an error that names it, when it is read.
+    Made by `files`. Resuming from a saved listing doesn't list the files again. If a file differs
+    from its entry in the listing, reading it raises an error that names it.
     """
 
     def __init__(self, found: Iterable[File]) -> None:
@@ -42,7 +42,8 @@ class Files(Sequence[File]):
         for file in self._files:
             if not isinstance(file, File):
                 raise ArgumentError(
-                    f"Files: it holds File, got {brief(file)}; lz.io.files(patterns) lists"
+                    f"Files: items must be File, got {brief(file)}; lz.io.files(patterns) lists "
+                    "files"
                 )
 
     def __len__(self) -> int:
@@ -53,7 +54,7 @@ class Files(Sequence[File]):
     @overload
     def __getitem__(self, index: slice) -> Files: ...
     def __getitem__(self, index: int | slice) -> File | Files:
-        """A file; or a listing of some of them."""
+        """Return a file by number, or a listing of a slice."""
         found = self._files[index]
         return found if isinstance(found, File) else Files(found)
 
@@ -61,20 +62,20 @@ class Files(Sequence[File]):
         return iter(self._files)
 
     def iter_blocks(self, start: int) -> Iterator[list[File]]:
-        """The files from number `start` on, all at once."""
+        """Yield the files from number `start` on, in one block."""
         yield list(self._files[start:])
 
     def locate(self, index: int) -> File:
-        """Where what is made of a file comes from: the file."""
+        """Return the origin of an item computed from a file: the file."""
         return self._files[index]
 
     @property
     def paths(self) -> list[str]:
-        """Their paths."""
+        """The paths of the files."""
         return [file.path for file in self._files]
 
     def locate_many(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The numbers of files, which they are themselves; -1 for rows of them.
+        """Return the origins of items: the numbers of the files, and -1 for the row numbers.
 
         Args:
             indices: Numbers of files, of shape `(n,)`.
@@ -83,19 +84,19 @@ class Files(Sequence[File]):
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        """What a state has of it, beside the number of files."""
+        """The values that a state stores in addition to the number of files."""
         return {"digest": self.digest}
 
     def changed_path(self, digest: Any) -> str | None:
-        """The file by which alone these are others than those of a digest; None if there is none.
+        """Return the only file in which this listing differs from a digest; None if there is none.
 
         Args:
-            digest: Such as of `source_identity`.
+            digest: Digest such as that of `source_identity`.
         """
         return self.differing(self.digest, digest)
 
     def first_files(self, count: Any) -> Files | None:
-        """So many files alone; None if there are not so many."""
+        """Return a listing of the first `count` files; None if there are fewer."""
         return self[:count] if isinstance(count, int) and 0 <= count <= len(self) else None
 
     def __eq__(self, other: object) -> bool:
@@ -117,7 +118,7 @@ class Files(Sequence[File]):
 
     @cached_property
     def root(self) -> str:
-        """The folder that all files are in."""
+        """The folder that contains all files."""
         common = os.path.commonprefix(self.paths)  # noqa: RUF071  # by characters, then by folders
         return common.rpartition("/")[0]
 
@@ -127,10 +128,11 @@ class Files(Sequence[File]):
         return self.digest_with([0] * len(self))
 
     def digest_with(self, sums: Sequence[int]) -> str:
-        """The same, with a checksum of what was read of each file.
+        """Return the digest with a checksum of the content read from each file.
 
-        It is the sum of the files' hashes, and that of their products with their numbers: where
-        one file alone differs, the differences of the two have its number as their quotient.
+        It consists of the sum of the files' hashes, and the sum of the hashes times the files'
+        numbers. If exactly one file differs, dividing the differences of the two sums yields its
+        number.
         """
         skipped, plain, numbered = len(self.root), 0, 0
         for number, (file, found) in enumerate(zip(self, sums, strict=True), 1):
@@ -140,7 +142,7 @@ class Files(Sequence[File]):
         return f"{plain % _PRIME:08x}{numbered % _PRIME:08x}"
 
     def differing(self, digest: str, other: Any) -> str | None:
-        """The path of the one file by which a digest of these is another one; None if none is."""
+        """Return the path of the only file in which two digests differ; None if there is none."""
         try:
             pairs = [(int(digest[at : at + 8], 16), int(other[at : at + 8], 16)) for at in (0, 8)]
             plain, numbered = ((mine - its) % _PRIME for mine, its in pairs)
@@ -150,14 +152,14 @@ class Files(Sequence[File]):
         return self[number - 1].path if 0 < number <= len(self) else None
 
     def to_json(self) -> str:
-        """The listing as one line of JSON."""
+        """Return the listing as one line of JSON."""
         rows = [[file.path, file.size, file.version, file.digest] for file in self._files]
         check = short_digest(json.dumps(rows))
         return json.dumps({"lazyckpt_files": _FORMAT, "check": check, "files": rows})
 
     @staticmethod
     def from_json(text: str | bytes) -> Files:
-        """The listing that `to_json` gave."""
+        """Parse a listing written by `to_json`."""
         try:
             found = json.loads(text)
             made = Files(
@@ -172,16 +174,16 @@ class Files(Sequence[File]):
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the listing to a file: the whole of it, or nothing."""
+        """Write the listing to a file, atomically."""
         write_atomically(os.fspath(path), f"{self.to_json()}\n".encode())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Files:
-        """The listing that `save` wrote."""
+        """Read a listing written by `save`."""
         return Files.from_json(Path(path).read_bytes())
 
     def cached(self, cache_dir: str | os.PathLike[str], cache_bytes: int = CACHE_BYTES) -> Files:
-        """The same files, parts of which are kept on this machine, as of `files`."""
+        """Return the same files with a cache on this machine; for the arguments see `files`."""
         most = checked("files", "cache_bytes", cache_bytes, at_least(BLOCK))
         cache = RangeCache(os.path.abspath(os.fspath(cache_dir)), most)
         os.makedirs(cache.folder, exist_ok=True)
@@ -190,14 +192,16 @@ class Files(Sequence[File]):
     def check(self, saved: Files) -> None:
         """Compare with a saved listing; a `StateMismatch` names the first file that differs.
 
-        Where both have a file's digest, that decides, and not when it was written.
+        If both listings have the digest of a file, the digest decides and the modification time
+        doesn't.
         """
         if not isinstance(saved, Files):
             raise ArgumentError(
-                f"files: a saved listing must be Files, as of Files.load(path), got {brief(saved)}"
+                "files: a saved listing must be Files, such as Files.load(path) returns, got "
+                f"{brief(saved)}"
             )
         if change := self._change(saved):
-            raise StateMismatch(f"the files are not those of the saved listing: {change}")
+            raise StateMismatch(f"the files differ from the saved listing: {change}")
 
     def _change(self, saved: Files) -> str:
         mine = {file.path: number for number, file in enumerate(self)}
@@ -214,7 +218,7 @@ class Files(Sequence[File]):
                     return f"{added} is new, before file {number}, {was.path}"
                 return f"file {number}, {was.path}, is now file {mine[was.path]}"
         if len(self) > len(saved):
-            return f"{self[len(saved)].path} is new, behind the last"
+            return f"{self[len(saved)].path} is new, after the last"
         return ""
 
 
@@ -226,40 +230,40 @@ def files(
     cache_dir: str | os.PathLike[str] | None = None,
     cache_bytes: int = CACHE_BYTES,
 ) -> Files:
-    """List files, once: those of each pattern in the order of the patterns.
+    """List the files that match patterns, in the order of the patterns.
 
-    Within a pattern they come by path, character by character, so that `part-10` is
-    before `part-2`. A pattern is a path or a URL, of which `*`, `?` and `[...]` match within
-    a folder, and `**` matches folders; on this machine they leave out names that begin with a
-    dot. `[*]` stands for a star itself. Paths are made absolute.
+    Files of one pattern are sorted by path, character by character, so `part-10` comes before
+    `part-2`. A pattern is a path or a URL. `*`, `?` and `[...]` match within a folder, and `**`
+    matches folders. On this machine they don't match names that begin with a dot. `[*]` matches a
+    star itself. Paths are made absolute.
 
-    URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec, with what
-    `fsspec.config.conf[scheme]` says. A path may have no credentials: they are those of the
-    environment (`AWS_ACCESS_KEY_ID`, ...), of AWS as boto3 finds them where it is installed,
-    profiles and single sign-on included, and renewed when they expire. A connection may take
-    10 s and an answer 60 s. Where a server is busy or a connection ends, it is asked up to 5
-    times more within a minute. What is still not there is a `StorageError`, which no `on_error`
-    leaves out.
+    URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec with the settings in
+    `fsspec.config.conf[scheme]`. A path must not contain credentials. They come from the
+    environment (`AWS_ACCESS_KEY_ID`, ...). For AWS, boto3 also finds them if it is installed,
+    including profiles and single sign-on, and renews them when they expire. Timeouts are 10 s to
+    connect and 60 s for an answer. If a server is busy or a connection ends, the request is retried
+    up to 5 times within a minute. After that the error is a `StorageError`, which no `on_error`
+    skips.
 
     Args:
         patterns: One pattern, or several.
-        like: A saved listing that this one has to equal.
-        digest: Whether to read all files for digests of what they hold, which states then know
-            them by. Without, a state knows them by name and size, and by what a reader reads of
-            them when it finds their rows; that they were written at another time is no change.
-        cache_dir: A folder of this machine which keeps what is read of files elsewhere, by
-            blocks of 1 MiB: all processes share it, one fetches a block and the others wait.
-            It is verified against size and version, and outlives kills. None for no cache. A
-            saved listing has none; `Files.load(path).cached(cache_dir)` does.
-        cache_bytes: How many bytes it may take; blocks that were not used for long give way
-            to others. Where the disk has no room, nothing is kept.
+        like: A saved listing that the new one must equal.
+        digest: If True, read all files and store a digest of the content of each, by which states
+            identify them. If False, a state identifies files by name and size, and by the parts
+            that a reader reads to find their rows. A new modification time alone is not a change.
+        cache_dir: Folder on this machine for a cache of remote files, in blocks of 1 MiB; None for
+            no cache. All processes share it: one fetches a block while the others wait. Blocks are
+            verified against size and version, and a kill doesn't damage them. A saved listing has
+            no cache; `Files.load(path).cached(cache_dir)` adds one.
+        cache_bytes: Most bytes that the cache may take. The least recently used blocks are removed
+            first. If the disk is full, nothing is cached.
 
     Raises:
-        ArgumentError: A pattern matches no file, or a directory; two give the same file, also
-            by a link to its folder. Links to one file are as copies of it.
-        FileNotFoundError: A path without a pattern doesn't exist.
-        StateMismatch: A file is changed, gone, added or moved against `like`; the first such
-            is named.
+        ArgumentError: If a pattern matches no file or a directory, or if a file is listed twice,
+            even through a link to its folder. Links to one file count as copies of it.
+        FileNotFoundError: If a path without a pattern doesn't exist.
+        StateMismatch: If a file was changed, removed, added or moved compared with `like`; the
+            first such file is named.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -312,7 +316,7 @@ def _digested(file: File) -> File:
 
 
 def _check_links(found: Iterable[File]) -> None:
-    """No folder may be listed by two names."""
+    """Raise an error if a folder is listed by two names."""
     folder_of = lru_cache(inode)
     known: dict[Any, str] = {}
     for file in found:
@@ -321,15 +325,16 @@ def _check_links(found: Iterable[File]) -> None:
             other = known.setdefault((folder_of(folder or "/"), name), file.path)
             if other != file.path:
                 raise ArgumentError(
-                    f"files: {other} and {file.path} are one file, by a link to its folder"
+                    f"files: {other} and {file.path} are the same file, through a link to its "
+                    "folder"
                 )
 
 
 def as_files(value: Any, stage: str) -> Files:
-    """A listing, or what `files` makes of patterns."""
+    """Return a listing as it is, or list the files of patterns."""
     if isinstance(value, Files):
         if not value:
-            raise ArgumentError(f"{stage}: files must hold at least one file, got none")
+            raise ArgumentError(f"{stage}: files must contain at least one file, got none")
         return value
     if isinstance(value, File):
         return Files([value])
@@ -339,8 +344,8 @@ def as_files(value: Any, stage: str) -> Files:
 def _text(pattern: Any) -> str:
     if isinstance(pattern, File):
         raise ArgumentError(
-            "files: a pattern must be a str or a path, got a File; of Files a slice is a listing, "
-            "files[:3], and lz.io.Files(...) of a list of them"
+            "files: a pattern must be a str or a path, got a File; for a part of a listing use a "
+            "slice, files[:3], or lz.io.Files([...])"
         )
     if not isinstance(pattern, (str, os.PathLike)):
         raise ArgumentError(f"files: a pattern must be a str or a path, got {brief(pattern)}")

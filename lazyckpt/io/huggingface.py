@@ -1,4 +1,4 @@
-"""`read_dataset`, `stream_dataset`: data sets of Hugging Face's `datasets`."""
+"""`read_dataset`, `stream_dataset`: datasets of Hugging Face's `datasets`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lazyckpt.io.storage import RowOrigin, optional_module, storage_of
 from lazyckpt.io.text import read_jsonl
 from lazyckpt.pipeline import Pipeline
 
-_EXACT = {  # whose states are tested to be exact
+_EXACT = {  # stages whose states are tested to be exact
     "ExamplesIterable",
     "ArrowExamplesIterable",
     "RebatchedArrowExamplesIterable",
@@ -40,22 +40,22 @@ _EXACT = {  # whose states are tested to be exact
     "RepeatExamplesIterable",
     "FormattedExamplesIterable",
 }
-_MOST_OPEN = 8  # streams that are open between steps
+_MOST_OPEN = 8  # streams that stay open between steps
 
 
 class DatasetRows(Rows[Any]):
-    """The rows of a map-style data set, by its own `__getitems__`."""
+    """The rows of a map-style dataset, read by its own `__getitems__`."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         tables = optional_module("datasets.table", "datasets", "read_dataset")
-        paths = tables.list_table_cache_files(dataset.data)  # without those of indices
+        paths = tables.list_table_cache_files(dataset.data)  # without files of indices
         files = Files(storage_of(path).stat(path) for path in paths)
         super().__init__("read_dataset", files, [len(dataset)], {"dataset": self.fingerprint})
 
     @property
     def fingerprint(self) -> str:
-        """What `datasets` knows it by: files and functions that it came from."""
+        """The identity that `datasets` computes from the files and functions of the dataset."""
         return str(self.dataset._fingerprint)
 
     @property
@@ -66,13 +66,13 @@ class DatasetRows(Rows[Any]):
         return list(self.dataset.__getitems__([int(record) for record in records]))
 
     def locate(self, index: int) -> RowOrigin | None:  # type: ignore[override]
-        """Where a row comes from: its file and number there; None for rows in memory."""
+        """Return the file of a row and its number there; None for rows in memory."""
         _, row = self._find(index)
         (number,), (record,) = self.locate_many(np.array([row]))
         return None if number < 0 else self.files[number].record_origin(int(record))
 
     def locate_many(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Where rows come from: the numbers of their files, -1 in memory, and theirs in these.
+        """Return the file numbers of rows, -1 for rows in memory, and the row numbers in the files.
 
         Args:
             indices: Numbers of rows, of shape `(n,)`.
@@ -87,7 +87,7 @@ class DatasetRows(Rows[Any]):
 
     @cached_property
     def _edges(self) -> list[int]:
-        """Where the rows of each file begin, and where those of the last end."""
+        """The numbers of the first rows of each file, and the end of the last."""
         arrow = optional_module("pyarrow", "datasets", "read_dataset")
         sizes = []
         for file in self.files:
@@ -101,32 +101,33 @@ class DatasetRows(Rows[Any]):
 
 
 def read_dataset(dataset: Any) -> Rows[Any]:
-    """The rows of a data set of Hugging Face's `datasets`, by number.
+    """Read the rows of a dataset of Hugging Face's `datasets`, by number.
 
-    One in the map style is read by its own `__getitems__`, in its own format. Of one that
-    streams Parquet or JSON lines as they are, the files are read by `read_parquet` or
-    `read_jsonl`, with random access: what rows hold is what these make of it, so that
-    fields which a line lacks are not filled. Others are for `stream_dataset`.
+    A map-style dataset is read by its own `__getitems__`, in its own format. If a streaming dataset
+    yields files of Parquet or JSON lines unchanged, `read_parquet` or `read_jsonl` reads those
+    files, with random access. Rows then have the values of these readers: fields that a line lacks
+    are not filled in. Use `stream_dataset` for all other datasets.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        dataset: A `datasets.Dataset`; or an `IterableDataset` that `load_dataset(...,
-            streaming=True)` gave, of files of Parquet or JSON lines.
+        dataset: A `datasets.Dataset`, or an `IterableDataset` returned by
+            `load_dataset(..., streaming=True)` for files of Parquet or JSON lines.
 
     Raises:
-        ArgumentError: It is no such data set, or streams something else.
-        RecordError: A file is damaged.
+        ArgumentError: If it is not such a dataset, or streams something else.
+        RecordError: If a file is damaged.
 
     State:
-        The epoch and a count of rows; the fingerprint that `datasets` gives, or of the files
-        their number and a digest.
+        The epoch, a count of rows, and the fingerprint that `datasets` computes or the number of
+        files and their digest.
 
     Resume:
-        Re-reads nothing; of Parquet one row group.
+        Re-reads nothing, or one row group of Parquet.
 
     Memory:
-        Some 256 rows at a time; the files are mapped. Else as of the readers.
+        About 256 rows at a time; the files are memory-mapped. For a stream, as in `read_parquet` or
+        `read_jsonl`.
 
     >>> import datasets
     >>> import lazyckpt as lz
@@ -139,18 +140,18 @@ def read_dataset(dataset: Any) -> Rows[Any]:
     if "datasets.IterableDataset" not in kinds(dataset):
         raise ArgumentError(
             "read_dataset: dataset must be a Dataset or an IterableDataset of datasets, got "
-            f"{brief(dataset)} ({type(dataset).__name__}); choose a split of a dict of them"
+            f"{brief(dataset)} ({type(dataset).__name__}); from a DatasetDict choose a split"
         )
     if (found := _own_files(dataset)) is not None:
         return found
     raise ArgumentError(
-        "read_dataset: this IterableDataset is no plain stream of Parquet or JSON lines, which "
-        "alone have random access; load it without streaming, or use stream_dataset(dataset)"
+        "read_dataset: this IterableDataset is not a plain stream of Parquet or JSON lines, and "
+        "only those have random access; load it without streaming, or use stream_dataset(dataset)"
     )
 
 
 def _own_files(dataset: Any) -> Rows[Any] | None:
-    """The rows of the files that a data set streams as they are."""
+    """Return a reader of the files that a dataset streams unchanged; None for any other dataset."""
     stream = dataset._ex_iterable
     builder = getattr(getattr(stream, "generate_tables_fn", None), "__self__", None)
     is_plain = type(stream).__name__ == "ArrowExamplesIterable"
@@ -175,7 +176,7 @@ def _listed(paths: Sequence[str]) -> Files:
 
 
 def _apart(stream: Any) -> Any:
-    """A stream whose stages, which have their states in them, are its own."""
+    """Copy a stream with its stages, because the stages hold their states."""
     made = copy(stream)
     if hasattr(made, "ex_iterable"):
         made.ex_iterable = _apart(made.ex_iterable)
@@ -185,7 +186,7 @@ def _apart(stream: Any) -> Any:
 
 
 def _opened(dataset: Any, state: dict[str, Any] | None) -> tuple[Any, Iterator[Any]]:
-    """A data set that reads for itself, and its examples from a state on."""
+    """Return an independent copy of a dataset, and its examples from a state on."""
     made = type(dataset)(
         _apart(dataset._ex_iterable),
         info=dataset.info,
@@ -201,7 +202,7 @@ def _opened(dataset: Any, state: dict[str, Any] | None) -> tuple[Any, Iterator[A
 
 
 class _Streaming:
-    """The step of `unfold` through a data set. Streams stay open where they were left."""
+    """The step function of `unfold` for a dataset; streams stay open at their last position."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -230,35 +231,35 @@ class _Streaming:
 
 
 def stream_dataset(dataset: Any) -> Pipeline[Any]:
-    """The examples of an `IterableDataset` of Hugging Face's `datasets`, by its own state.
+    """Stream the examples of an `IterableDataset` of Hugging Face's `datasets`, by its own state.
 
-    A source for what has no random access, which `read_dataset` gives where it can. What it
-    does to examples by `map`, `filter`, `take`, `skip`, `repeat`, `select_columns`,
-    `interleave_datasets`, `concatenate_datasets` and formats stays exact; each epoch is the
-    same. The state, a few hundred bytes, is in the layout of one version of `datasets`.
+    Use it for datasets without random access; use `read_dataset` if it accepts the dataset.
+    Resuming is exact for `map`, `filter`, `take`, `skip`, `repeat`, `select_columns`,
+    `interleave_datasets`, `concatenate_datasets` and formats. Each epoch is the same. The state has
+    a few hundred bytes, in the layout of one version of `datasets`.
 
     Args:
-        dataset: It must give the same examples each time it is read.
+        dataset: The dataset; it must yield the same examples each time it is read.
 
     Returns:
-        A pipeline, of the data set alone.
+        A pipeline of the dataset alone.
 
     Raises:
-        ArgumentError: It is no `IterableDataset`; or what it does is not exact: `shuffle`, of
-            which `datasets` loses the buffer, and a batched `map` of tables.
+        ArgumentError: If it is not an `IterableDataset`, or if a stage of it is not exact:
+            `shuffle`, whose buffer `datasets` loses, or a batched `map` of tables.
 
     State:
-        The epoch, a count of examples, and the state that `datasets` has, in which those of
-        one place may differ where a run was resumed before.
+        The epoch, a count of examples, and the state of `datasets`. After a resume, that state may
+        differ at the same position.
 
     Resume:
-        Reads again from where the state of `datasets` says: the file or row group at hand,
-        in batches.
+        Re-reads from the position in the state of `datasets`: part of the current file or row
+        group, in batches.
 
     Random access:
         No.
 
-    Rank-free:
+    Rank-invariant:
         No.
 
     >>> import datasets
@@ -272,20 +273,20 @@ def stream_dataset(dataset: Any) -> Pipeline[Any]:
     if "datasets.IterableDataset" not in kinds(dataset):
         raise ArgumentError(
             "stream_dataset: dataset must be an IterableDataset of datasets, got "
-            f"{brief(dataset)} ({type(dataset).__name__}); one in the map style is for read_dataset"
+            f"{brief(dataset)} ({type(dataset).__name__}); read_dataset reads map-style datasets"
         )
     for stage in _stages(dataset._ex_iterable):
         if not _is_exact(stage):
             raise ArgumentError(
                 f"stream_dataset: the state that datasets has of {type(stage).__name__} is not "
-                "exact; shuffle by shuffle(buffer_size, seed=...) behind it, and map behind it "
-                "where tables are mapped in batches"
+                "exact; use shuffle(buffer_size, seed=...) of lazyckpt instead, and for a batched "
+                "map of tables its map"
             )
     return unfold(_Streaming(dataset), None)
 
 
 def _stages(stream: Any) -> Iterator[Any]:
-    """What a stream is made of."""
+    """Yield a stream and the streams inside it."""
     yield stream
     for each in [getattr(stream, "ex_iterable", None), *getattr(stream, "ex_iterables", [])]:
         if each is not None:
@@ -293,7 +294,7 @@ def _stages(stream: Any) -> Iterator[Any]:
 
 
 def _is_exact(stage: Any) -> bool:
-    """Whether its state is: `datasets` says that of tables in batches it may lose one."""
+    """Return whether the state of a stage is exact; `datasets` may lose one batch of tables."""
     is_table = getattr(getattr(stage, "formatting", None), "is_table", False)
     is_mapped_table = is_table and getattr(stage, "batched", False)
     return type(stage).__name__ in _EXACT and not is_mapped_table

@@ -1,4 +1,4 @@
-"""Where the rows of files begin: found once, kept on disk, mapped into memory."""
+"""Indices: the positions of rows in files, found once, kept on disk, mapped into memory."""
 
 from __future__ import annotations
 
@@ -38,27 +38,25 @@ from lazyckpt.io.storage import File, check_unchanged, open_limit, relative_path
 from lazyckpt.monitoring.bar import progress_bar
 from lazyckpt.pipeline import run
 
-_KEPT = 1 << 26  # bytes of entries that are kept in memory
+_KEPT = 1 << 26  # bytes of entries to keep in memory
 
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """The entries of a file."""
-
     values: Uint64Array
 
     @property
     def size(self) -> int:
-        """What they take of what may be kept: their bytes, or a place among what is mapped."""
+        """Their share of the cache: their bytes, or the share of one mapped file."""
         return self.values.nbytes if self.values.nbytes <= SMALL else 4 * _KEPT // open_limit()
 
 
 class Scan(Protocol):
-    """What finds the rows of a file.
+    """A function that finds the rows of a file.
 
-    - `name`: what it looks for, arguments included: two scans of one name find the same
-    - `columns`: how many numbers an entry has
-    - `is_bounds`: whether the last entry is where the last row ends, and no row itself
+    - `name`: what it looks for, arguments included; two scans of one name find the same rows
+    - `columns`: number of numbers per entry
+    - `is_bounds`: True if the last entry is the end of the last row, not a row
     """
 
     @property
@@ -69,29 +67,29 @@ class Scan(Protocol):
     def is_bounds(self) -> bool: ...
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        """The entries in order, some at a time, as arrays of unsigned 64-bit integers.
+        """Yield the entries in order, in chunks, as arrays of unsigned 64-bit integers.
 
-        What a generator returns is a checksum of what it has read, by which states tell the file
-        from others of its name and size.
+        A generator may return a checksum of the content it has read. States use it to distinguish
+        the file from others with the same name and size.
         """
 
 
 class Index:
-    """The rows of files, as a scan found them. It is built where there is none.
+    """The rows of files, as found by a scan; built if it doesn't exist.
 
-    Each file has its own entries, which are verified against its size and version, so that
-    one which is added costs its own scan alone; a listing has the numbers of rows and the
-    checksums of what was read, so that opening 10,000 files opens one. One process builds;
-    others wait for it. In memory are 64 MiB of entries at most, in each process; what is larger
-    than 64 KiB of a file is mapped, a quarter as many files as the process may have open.
+    Each file has its own entries, verified against its size and version, so an added file costs
+    only its own scan. A listing has one file for all row counts and checksums, so opening 10,000
+    files opens one. One process builds an index while others wait. Each process keeps up to 64 MiB
+    of entries in memory. The entries of a file are memory-mapped if they take more than 64 KiB; the
+    number of mapped files is at most a quarter of the files that the process may have open.
 
     Args:
         files: The files.
-        scan: What finds their rows.
-        folder: Where it is kept; by default the cache folder. One beside the files, or
-            within their folder, may be moved together with them.
-        executor: Who scans files that aren't scanned yet.
-        progress: Whether to show a bar of tqdm, where installed.
+        scan: Function that finds their rows.
+        folder: Folder for the index; by default the cache folder. If it is next to the files or
+            inside their folder, it can be moved together with them.
+        executor: Executor that scans new files.
+        progress: If True, show a tqdm progress bar, if tqdm is installed.
     """
 
     counts: NDArray[np.int64]
@@ -112,16 +110,16 @@ class Index:
         self.counts, self.sums = self._build(as_executor(executor), progress).T
 
     def entries(self, number: int) -> Uint64Array:
-        """The entries of a file, mapped into memory; of several columns in rows."""
+        """Return the entries of a file; if there are several columns, as rows."""
         return self._entries.get(number, lambda: self._open(number)).values
 
     def path(self, number: int) -> str:
-        """Where the entries of a file are kept."""
+        """Return the path of the entries of a file."""
         return _entries_path(self.scan, self.folder, self.files[number])
 
     @property
     def nbytes(self) -> int:
-        """What it takes on disk."""
+        """The bytes that the entries take on disk."""
         numbers = range(len(self.files))
         return sum(os.path.getsize(self.path(number)) for number in numbers)
 
@@ -139,7 +137,7 @@ class Index:
 
     def _open(self, number: int) -> _Entries:
         found = map_array(self.path(number), self.scan.columns)
-        if found is None:  # lost since, or damaged
+        if found is None:  # lost or damaged since
             write_entries(self.scan, self.folder, self.files[number])
             found = map_array(self.path(number), self.scan.columns)
         if found is None or _rows(len(found), self.scan) != self.counts[number]:
@@ -163,7 +161,7 @@ class Index:
         return found
 
     def _scan_all(self, executor: Executor | None, progress: bool) -> NDArray[np.int64]:
-        """How many rows each file has, and a checksum; those that have no entries are scanned."""
+        """Return the number of rows and a checksum per file; scan files without entries."""
         known = [array_footer(self.path(number)) for number in range(len(self.files))]
         new = [file for file, footer in zip(self.files, known, strict=True) if footer is None]
         pipeline = source(new) | mapped(partial(_scanned, self.scan, self.folder))
@@ -188,20 +186,20 @@ def index(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Index:
-    """Find the rows of files and keep where they are, unless that is kept already.
+    """Find the rows of files and store their positions, unless an index exists already.
 
-    Readers do so themselves; ahead of them it can be done by several workers.
+    Readers call it themselves. Call it before them to scan with several workers.
 
     Args:
         files: A listing, or patterns for one.
-        scan: What finds the rows, such as `reader.scan`.
-        index_dir: Where it is kept; by default `LAZYCKPT_CACHE` or the user's cache folder.
-        executor: Who scans: files in parallel.
-        progress: Whether to show a bar of tqdm, where installed.
+        scan: Function that finds the rows, such as `reader.scan`.
+        index_dir: Folder for the index; by default `LAZYCKPT_CACHE` or the user's cache folder.
+        executor: Executor that scans files in parallel.
+        progress: If True, show a tqdm progress bar, if tqdm is installed.
 
     Raises:
-        PipelineError: The index can't be written.
-        SourceChanged: A file changed since the listing, or while it was read.
+        PipelineError: If the index can't be written.
+        SourceChanged: If a file changed since the listing, or while it was read.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -217,7 +215,7 @@ def index(
 
 
 def _scanned(scan: Scan, folder: str, file: File) -> tuple[int, int] | PipelineError:
-    """Scan one file; return the error of one that can't be read, so that others are scanned."""
+    """Scan one file; return its error if it can't be read, so that the others are scanned."""
     try:
         return write_entries(scan, folder, file)
     except (RecordError, ArgumentError, Damaged) as error:
@@ -225,10 +223,10 @@ def _scanned(scan: Scan, folder: str, file: File) -> tuple[int, int] | PipelineE
 
 
 def write_entries(scan: Scan, folder: str, file: File) -> tuple[int, int]:
-    """Scan one file, and keep its entries: how many there are, and a checksum."""
+    """Scan one file and store its entries; return their number and a checksum."""
     try:
         return _write_entries(scan, folder, file)
-    except Damaged:  # which is noted by now, so that the content ends before it
+    except Damaged:  # now the damage is noted, and the content ends before it
         return _write_entries(scan, folder, file)
 
 

@@ -1,4 +1,4 @@
-"""`read_mds`: samples of shards as mosaicml-streaming writes them, by number."""
+"""`read_mds`: samples of shards written by mosaicml-streaming, by number."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, optional_module, storage_of
 
-_LIST = "index.json"  # what lists the shards of a folder
-_VALUES = {  # what an array calls the types of its values
+_LIST = "index.json"  # lists the shards of a folder
+_VALUES = {  # codes of the types of an array's values
     8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4",
     64: "<u8", 65: "<i8", 66: "<f8",
 }  # fmt: skip
@@ -37,7 +37,7 @@ Decode = Callable[[bytes], Any]
 
 
 class _Encoding(NamedTuple):
-    """What makes a value of its bytes, and how many these are, if it is always as many."""
+    """A decoder of values, and their number of bytes if that is fixed."""
 
     decode: Decode
     size: int | None = None
@@ -70,17 +70,17 @@ def _array(data: bytes, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | No
 
 
 def _image(data: bytes) -> Any:
-    """An image as it was, without a format."""
+    """Decode an image that is stored as raw pixels."""
     width, height, size = np.frombuffer(data, "<u4", 3).tolist()
     mode, pixels = str(data[12 : 12 + size], "utf-8"), data[12 + size :]
     if width * height > 8 * len(pixels):
-        raise ValueError(f"{len(pixels):,} bytes are no image of {width:,} by {height:,} pixels")
+        raise ValueError(f"{len(pixels):,} bytes can't be {width:,} by {height:,} pixels")
     library = optional_module("PIL.Image", "image", "an image in MDS")
     return library.frombytes(mode, (width, height), pixels)
 
 
 def _several(data: bytes, at: int, decode: Decode) -> list[Any]:
-    """Values behind their number and sizes, which begin at a byte."""
+    """Decode a list of values; their number and sizes start at a byte, and the values follow."""
     count = int(np.frombuffer(data, "<u4", 1, at)[0])
     sizes = np.frombuffer(data, "<u4", count, at + 4).astype(np.int64)
     bounds = np.cumsum([at + 4 + 4 * count, *sizes]).tolist()
@@ -111,7 +111,7 @@ _ENCODINGS = {
 
 
 def _encoding(text: str) -> _Encoding | None:
-    """An encoding by what a list calls it; None for one that isn't read."""
+    """Return an encoding by its name in `index.json`; None if it isn't supported."""
     kind, _, given = text.partition(":")
     if kind != "ndarray":
         return _ENCODINGS.get(text)
@@ -123,7 +123,7 @@ def _encoding(text: str) -> _Encoding | None:
 
 
 class _Layout(NamedTuple):
-    """The columns of samples: their names, how values are encoded, and bytes where fixed."""
+    """The columns of samples: their names, encodings, and numbers of bytes if fixed."""
 
     names: tuple[str, ...]
     encodings: tuple[str, ...]
@@ -131,8 +131,9 @@ class _Layout(NamedTuple):
 
 
 class _Shard(NamedTuple):
-    """What a list says of a shard: its files, of which the first that is there is read, each with
-    its bytes; how many samples it has; and their layout.
+    """A shard as listed: its files, its number of samples, and their layout.
+
+    Each file has its number of bytes, if known. The first file that exists is read.
     """
 
     files: list[tuple[str, int | None]]
@@ -141,7 +142,7 @@ class _Shard(NamedTuple):
 
 
 def _shard(said: Any) -> _Shard:
-    """A shard of a list; whatever error where that is no such list."""
+    """Parse a shard of a list; raise some error if it isn't valid."""
     kind = said["format"], said["version"]
     if kind != ("mds", 2):
         raise ValueError(f"shards must be of MDS's version 2, got {kind}")
@@ -156,33 +157,33 @@ def _shard(said: Any) -> _Shard:
     files = [(str(one["basename"]), one.get("bytes")) for one in each if one]
     is_named = files and not any("\0" in name for name, _ in files)
     if not is_named or not isinstance(said["samples"], int):
-        raise ValueError(f"a shard has files and a number of samples, got {brief(said)}")
+        raise ValueError(f"a shard must have files and a number of samples, got {brief(said)}")
     return _Shard(files, said["samples"], layout)
 
 
 def _shards(file: File) -> list[_Shard]:
-    """The shards that a list has."""
+    """Return the shards in a list."""
     content = storage_of(file.path).read(file, 0, file.size)
     try:
         return [_shard(each) for each in json.loads(content)["shards"]]
     except Exception as error:
-        raise RecordError(f"{file.path}: no list of shards that is read: {error!r}") from error
+        raise RecordError(f"{file.path}: not a valid list of shards: {error!r}") from error
 
 
 def _file(folder: str, shard: _Shard, known: Mapping[str, File]) -> File:
-    """A shard's file: the first that is listed, or else there."""
+    """Return the file of a shard: the first one that is in the listing or exists."""
     for name, size in shard.files:
         path = f"{folder}/{name}"
         with suppress(FileNotFoundError):
             found = known.get(path) or storage_of(path).stat(path)
             if size not in (None, found.size):
-                raise RecordError(f"{path}: {_LIST} says {size} bytes, and it has {found.size:,}")
+                raise RecordError(f"{path}: {_LIST} says {size} bytes, but it has {found.size:,}")
             return found
-    raise FileNotFoundError(f"{path} isn't there, which {folder}/{_LIST} lists")
+    raise FileNotFoundError(f"{path} doesn't exist, but {folder}/{_LIST} lists it")
 
 
 class _SampleScan(ContentScan):
-    """Where samples begin: a count, one offset more than that, and the samples."""
+    """The offsets of samples, which a shard stores after their number and before the samples."""
 
     @property
     def name(self) -> str:
@@ -197,7 +198,7 @@ class _SampleScan(ContentScan):
         offsets = np.frombuffer(found, "<u4").astype(np.int64)
         steps = np.diff(offsets, prepend=first, append=size)
         if not len(offsets) or (steps < 0).any() or steps[-1]:
-            raise RecordError(f"{file.path}: no shard, or it is cut: it has {size:,} bytes")
+            raise RecordError(f"{file.path}: not a shard, or it is cut: it has {size:,} bytes")
         yield offsets.astype(np.uint64)
         return zlib.crc32(offsets.tobytes())
 
@@ -223,7 +224,7 @@ class _Samples(Records[dict[str, Any]]):
             if is_read and found is None:
                 raise ArgumentError(
                     f"read_mds: column {name!r} of {files[0].path} is encoded as {text!r}, which "
-                    f"is not read here{': it may execute code' if text == 'pkl' else ''}; give "
+                    f"is not supported{': it may execute code' if text == 'pkl' else ''}; pass "
                     "columns without it"
                 )
             self._columns.append((name, size, found and found.decode))
@@ -233,7 +234,7 @@ class _Samples(Records[dict[str, Any]]):
         for file, shard, found in zip(files, shards, self.row_index.counts.tolist(), strict=True):
             if found != shard.samples:
                 raise RecordError(
-                    f"{file.path}: {_LIST} says {shard.samples:,} samples, and it has {found:,}"
+                    f"{file.path}: {_LIST} says {shard.samples:,} samples, but it has {found:,}"
                 )
 
     def decode(self, record: bytes) -> dict[str, Any]:
@@ -244,7 +245,7 @@ class _Samples(Records[dict[str, Any]]):
             if decode is not None:
                 row[name] = decode(record[start:at])
         if at != len(record):
-            raise ValueError(f"it has {len(record):,} bytes, and its columns have {at:,}")
+            raise ValueError(f"it has {len(record):,} bytes, but its columns have {at:,}")
         return row
 
 
@@ -259,27 +260,28 @@ def read_mds(
 ) -> Rows[dict[str, Any]]:
     """Read the samples of MDS shards, by number, as dicts.
 
-    MDS is the format of mosaicml-streaming, which isn't needed. Values are as its own reader
-    returns them, except JPEG and PNG images, which are bytes. Arrays are read-only. The sizes of
-    shards are compared with the list; its hashes, which are of whole shards, are not.
+    MDS is the format of mosaicml-streaming, which doesn't need to be installed. Values are the same
+    as its own reader returns, except JPEG and PNG images, which are bytes. Arrays are read-only.
+    The sizes of shards are compared with the list; the hashes in the list cover whole shards and
+    are not checked.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: The `index.json` of a folder of shards, or of several: a listing by
-            `lazyckpt.io.files`, or patterns for one. Shards in the listing aren't looked for:
-            `files([f"{folder}/index.json", f"{folder}/*.mds"])`.
-        columns: Those to read, by name; None for all.
+        files: The `index.json` of one or several folders of shards: a listing by
+            `lazyckpt.io.files`, or patterns for one. A listing that includes the shards saves
+            looking them up: `files([f"{folder}/index.json", f"{folder}/*.mds"])`.
+        columns: Names of the columns to read; None for all.
 
     Raises:
-        ArgumentError: There is no such column, one is pickled, which could execute code, or
-            shards differ in their columns or are compressed by what has no random access:
-            gzip and zstd have.
-        FileNotFoundError: A shard isn't there.
-        RecordError: A list, a shard or a sample is damaged.
+        ArgumentError: If a column doesn't exist or is pickled, which could execute code, if shards
+            have different columns, or if their compression has no random access; gzip and zstd
+            have.
+        FileNotFoundError: If a shard doesn't exist.
+        RecordError: If a list, a shard or a sample is damaged.
 
     Resume:
-        Re-reads nothing; a shard that zstd made in one piece is decompressed again.
+        Re-reads nothing; a shard that is one zstd frame is decompressed again.
 
     >>> import json
     >>> import lazyckpt as lz
@@ -304,13 +306,13 @@ def read_mds(
     found = [(file, shard) for file in lists for shard in _shards(file)]
     if not found:
         raise ArgumentError(
-            f"read_mds: files must be the {_LIST} of folders, which list a shard, got {listed!r}"
+            f"read_mds: files must include an {_LIST} that lists a shard, got {listed!r}"
         )
     for file, shard in found:
         if shard.layout != found[0][1].layout:
             raise ArgumentError(
-                f"read_mds: all shards must have one layout, got {brief(shard.layout)} of "
-                f"{shard.files[0][0]} in {file.path}, and {brief(found[0][1].layout)} before"
+                f"read_mds: all shards must have the same layout, got {brief(shard.layout)} for "
+                f"{shard.files[0][0]} in {file.path}, and {brief(found[0][1].layout)} for the first"
             )
     shards = Files(_file(file.path.rpartition("/")[0], shard, known) for file, shard in found)
     return _Samples(shards, [shard for _, shard in found], names, options)

@@ -1,4 +1,4 @@
-"""`read_parquet`: rows of Parquet files by number, row groups kept decoded."""
+"""`read_parquet`: rows of Parquet files by number, with a cache of decoded row groups."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lazyckpt.io.storage import File, optional_module, storage_of
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
 
-_ENDING = 1 << 16  # bytes that are read of a file's end, as pyarrow does
-_PARSED = 8  # how many times its bytes a footer takes in memory
+_ENDING = 1 << 16  # bytes read at a file's end, as by pyarrow
+_PARSED = 8  # memory of a parsed footer relative to its bytes
 
 
 class RowGroupScan:
-    """The row groups of a file, as its footer has them, that may hold rows which match."""
+    """The row groups of a file, from its footer, that may hold matching rows."""
 
     columns = 4
     is_bounds = False
@@ -45,7 +45,7 @@ class RowGroupScan:
             if self.filters is not None and not footer.is_encrypted:
                 numbers = self._matching(file)
             found = [_group(file, footer, number) for number in numbers]
-            # what is encrypted is found out of each file for itself
+            # encrypted columns are found out separately for each file
             yield group_entries(found, schema, repr(file) if footer.is_encrypted else "")
         return footer.checksum
 
@@ -58,7 +58,7 @@ class RowGroupScan:
 
 
 def _ordered(filters: Any) -> Any:
-    """Filters with sets as sorted lists, so that equal ones read alike."""
+    """Return filters with sets as sorted lists, so that equal filters have one repr."""
     if isinstance(filters, (list, tuple)):
         return [_ordered(each) for each in filters]
     return sorted(filters, key=repr) if isinstance(filters, (set, frozenset)) else filters
@@ -69,12 +69,12 @@ def _parquet() -> Any:
 
 
 class _Footer(NamedTuple):
-    """What a file's end says of it.
+    """The end of a file, parsed.
 
-    - `metadata`: as pyarrow has it
-    - `size`: about how many bytes that takes
-    - `is_encrypted`: whether some columns may be
-    - `checksum`: of its bytes
+    - `metadata`: the metadata object of pyarrow
+    - `size`: approximate bytes of memory that it takes
+    - `is_encrypted`: True if some columns may be encrypted
+    - `checksum`: checksum of the footer's bytes
     """
 
     metadata: Any
@@ -100,12 +100,12 @@ def _read_footer(file: File) -> _Footer:
         metadata = _parquet().read_metadata(io.BytesIO(ending))
     size = metadata.serialized_size
     checksum = zlib.crc32(ending[-8 - length : -8])
-    return _Footer(metadata, size * _PARSED, length > size, checksum)  # as it is signed
+    return _Footer(metadata, size * _PARSED, length > size, checksum)  # a signature is extra bytes
 
 
 def _group(file: File, footer: _Footer, number: int) -> RowGroup:
     group = footer.metadata.row_group(number)
-    if footer.is_encrypted:  # where columns are pyarrow may not say, but ends the process
+    if footer.is_encrypted:  # asked for the offsets of columns, pyarrow may abort the process
         return RowGroup(number, group.num_rows, 0, file.size)
     chunks = [group.column(place) for place in range(group.num_columns)]
     starts = [
@@ -116,7 +116,7 @@ def _group(file: File, footer: _Footer, number: int) -> RowGroup:
 
 
 def _chosen(schema: Any, columns: Sequence[str]) -> Any:
-    """Columns, of which some may be parts of a struct: as pyarrow reads them of an empty row."""
+    """Return the schema of chosen columns, or fields of structs, as pyarrow reads them."""
     tops = {name.partition(".")[0] for name in columns if name not in schema.names} | {*columns}
     arrow = optional_module("pyarrow", "arrow", "read_parquet")
     fields = [field for field in schema if field.name in tops]
@@ -155,7 +155,7 @@ class _ParquetRows(RowGroupRows):
                 if _footer(file).is_encrypted and reader.num_row_groups:
                     try:
                         reader.read_row_group(0, columns=[name], use_threads=False)
-                        if name == (columns or known.names)[-1]:  # all of which some pyarrows lack
+                        if name == (columns or known.names)[-1]:  # some pyarrows fail at all only
                             reader.read_row_group(0, columns=columns, use_threads=False)
                     except OSError as error:
                         raise self._unreadable(file, name, f"is encrypted: {error}") from error
@@ -163,13 +163,13 @@ class _ParquetRows(RowGroupRows):
 
     def _unreadable(self, file: File, name: str, reason: str) -> ArgumentError:
         return ArgumentError(
-            f"read_parquet: {name!r} of {file.path} can't be read, give columns without it: it "
+            f"read_parquet: {name!r} of {file.path} can't be read, pass columns without it: it "
             f"{reason}"
         )
 
     def decode(self, number: int, group: RowGroup) -> Any:
         with self.opened(number) as reader:
-            # without pyarrow's own threads, which a fork would not have
+            # without pyarrow's own threads, because a fork has none
             return reader.read_row_group(group.number, columns=self.columns, use_threads=False)
 
 
@@ -183,37 +183,39 @@ def read_parquet(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> RowGroupRows:
-    """The rows of Parquet files, by number, as dicts.
+    """Read the rows of Parquet files, by number, as dicts.
 
-    Numbers are NumPy's, lists of numbers arrays, anything else what pyarrow makes of it in
-    Python; what is missing is None. `batch(n, collate=stack)` makes arrays column by column,
-    and no rows. Row groups are decoded as a whole and kept, the last used ones: in random
-    order by `local_shuffle`, which decodes each once, rather than by `shuffle`.
+    Numbers are NumPy scalars, lists of numbers are arrays, and missing values are None. Any other
+    value is the Python object that pyarrow converts it to. `batch(n, collate=stack)` builds arrays
+    column by column, without making rows. Row groups are decoded as a whole, and the last used ones
+    are kept. For random order use `local_shuffle`, which decodes each row group once, rather than
+    `shuffle`.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: All have the columns of the first, and types that differ only as to missing values,
-            dictionaries and the width of ints, of which rows have the widest.
-        columns: Those to read, by name, `a.b` for a field of a struct; None for all.
-        filters: What row groups are left out by their statistics, as pyarrow has it:
-            `[("year", ">=", 2020)]`. Of those that stay all rows come: `filter` looks at
-            rows.
-        cache_bytes: How many bytes of decoded row groups are kept, in each process; the
-            last one in any case. Of rows in order two are kept, where not all fit.
+        files: All have the columns of the first. Types may differ only in nullability,
+            dictionary encoding and the width of ints; rows have the widest type.
+        columns: Names of the columns to read, `a.b` for a field of a struct; None for all.
+        filters: Condition in pyarrow's notation, `[("year", ">=", 2020)]`. Row groups whose
+            statistics exclude it are skipped. All rows of the others are read; use `filter` to
+            select rows.
+        cache_bytes: Number of bytes of decoded row groups to keep per process. The last one is kept
+            in any case. If rows are read in order and not all row groups fit, two are kept.
 
     Raises:
-        ArgumentError: A file has no such column, or two of one name, one that is encrypted or has
-            a group without fields, or one of a type whose values the first file's doesn't
-            have; it names both files.
-        RecordError: A file is no Parquet, its footer is encrypted, or a row group is damaged.
+        ArgumentError: If a file lacks one of `columns` or has two columns of one name, if a column
+            is encrypted or has a group without fields, or if the type of a column can't be combined
+            with that in the first file; the error names both files.
+        RecordError: If a file is not a Parquet file, its footer is encrypted, or a row group is
+            damaged.
 
     Resume:
         Decodes one row group again; with `local_shuffle`, up to a window of them.
 
     Memory:
-        `cache_bytes` of decoded row groups, or one of them if that is larger, and some 64 MiB of
-        footers, in each process.
+        `cache_bytes` of decoded row groups per process, or one of them if that is larger, and about
+        64 MiB of footers.
 
     >>> import lazyckpt as lz
     >>> from pyarrow import parquet, table
@@ -245,6 +247,6 @@ def _checked_filters(filters: Any) -> None:
         _parquet().filters_to_expression(filters)
     except Exception as error:
         raise ArgumentError(
-            'read_parquet: filters must be as [("year", ">=", 2020)], '
+            'read_parquet: filters must look like [("year", ">=", 2020)], '
             f"got filters={filters!r}: {error}"
         ) from None

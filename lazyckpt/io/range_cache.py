@@ -1,4 +1,4 @@
-"""Ranges of files elsewhere, kept on a disk of this machine, which all its processes share."""
+"""A cache of ranges of remote files, on a disk of this machine, shared by all its processes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Fetch: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
 
 BLOCK = 1 << 20  # bytes that are fetched and kept together
 
-_WAYS = 16  # blocks that may be in one folder
-_AT_ONCE = 32  # blocks that are fetched at once
+_WAYS = 16  # most blocks per folder
+_AT_ONCE = 32  # most blocks per fetch
 
 
 @dataclass(frozen=True)
 class RangeCache:
-    """A bounded number of blocks of files, the last used ones, each a file of its own.
+    """The most recently used blocks of files, up to a limit, each stored as its own file.
 
-    Blocks are spread over folders, as those of a processor's cache are over its sets. A block
-    is written while its folder is locked, and renamed: it is whole or not there, and no
-    more than so many are there, whoever is killed; where there are no locks, some more.
+    Blocks are spread over folders, like those of a set-associative processor cache. A block is
+    written while its folder is locked, and renamed. So a block is whole or absent, and a kill can't
+    make a folder exceed its limit. Without locks, a folder may exceed it.
 
     Attributes:
-        folder: Where it is.
-        most: How many bytes it may take.
+        folder: Folder of the cache.
+        most: Most bytes that it may take.
     """
 
     folder: str
@@ -38,13 +38,13 @@ class RangeCache:
     def read_ranges(
         self, name: str, size: int, ranges: Sequence[tuple[int, int]], fetch: Fetch
     ) -> list[bytes]:
-        """Ranges of a file.
+        """Return ranges of a file, from the cache or else fetched.
 
         Args:
-            name: What tells the file, and the version of it, from others.
-            size: How long it is.
-            ranges: From where to where.
-            fetch: What gives ranges that aren't there.
+            name: Identity of the file, including its version.
+            size: Number of bytes of the file.
+            ranges: Pairs of start and stop.
+            fetch: Function that returns the bytes of missing ranges.
         """
         file = _File(self, short_digest(name), size, fetch)
         wanted = [[*_parts(start, stop)] for start, stop in ranges]
@@ -59,18 +59,18 @@ class RangeCache:
 
     @property
     def ways(self) -> int:
-        """How many blocks a folder may have."""
+        """The most blocks per folder."""
         return min(_WAYS, self.most // BLOCK)
 
     @property
     def sets(self) -> int:
-        """How many folders there are."""
+        """The number of folders."""
         return self.most // BLOCK // self.ways
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file of which blocks are kept."""
+    """A file with cached blocks."""
 
     cache: RangeCache
     name: str
@@ -78,7 +78,7 @@ class _File:
     fetch: Fetch
 
     def kept(self, number: int, start: int, stop: int) -> bytes | None:
-        """A part of a block; None if that isn't kept."""
+        """Return part of a block; None if it isn't cached."""
         path = self._path(number)
         try:
             block = os.open(path, os.O_RDONLY)
@@ -87,17 +87,17 @@ class _File:
         try:
             if os.fstat(block).st_size != self._length(number):
                 return None
-            with suppress(OSError):  # another may have removed it
-                os.utime(path)  # which says when it was last used
+            with suppress(OSError):  # another process may have removed it
+                os.utime(path)  # the time of last use
             return os.pread(block, stop - start, start)
         finally:
             os.close(block)
 
     def fetched(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Blocks, as another process kept them meanwhile, or else fetched and kept."""
+        """Return blocks: those that another process has cached meanwhile, the others fetched."""
         folders = sorted({self._folder(number) for number in numbers})
         with ExitStack() as stack:
-            for folder in folders:  # in one order, so that none waits for another in a circle
+            for folder in folders:  # in a fixed order, to avoid deadlocks
                 try:
                     os.makedirs(folder, exist_ok=True)
                     stack.enter_context(exclusive_lock(folder))
@@ -117,16 +117,16 @@ class _File:
         try:
             self._make_room(folder)
             write_atomically(self._path(number), block)
-        except FileNotFoundError:  # another one made room, where there are no locks
+        except FileNotFoundError:  # without locks, another process may have made room
             pass
         except OSError as error:
-            if error.errno not in FULL:  # where there is no room, it isn't kept
+            if error.errno not in FULL:  # on a full disk, blocks aren't cached
                 raise _unwritable(folder, error) from error
 
     def _make_room(self, folder: str) -> None:
         with os.scandir(folder) as entries:
             known = sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)
-        stale = [entry for entry in known if entry.name.endswith(".tmp")]  # of one that was killed
+        stale = [entry for entry in known if entry.name.endswith(".tmp")]  # by a killed process
         blocks = [entry for entry in known if entry not in stale]
         for entry in [*stale, *blocks[: max(0, len(blocks) - self.cache.ways + 1)]]:
             os.remove(entry.path)
@@ -144,7 +144,7 @@ class _File:
 
 
 def _parts(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """The blocks that a range reaches over, and from where to where in each."""
+    """Yield the blocks that a range overlaps, each with the start and stop inside it."""
     while start < stop:
         number = start // BLOCK
         end = min(stop, (number + 1) * BLOCK)
@@ -153,4 +153,6 @@ def _parts(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _unwritable(folder: str, error: OSError) -> PipelineError:
-    return PipelineError(f"the cache can't be written to {folder}: {error}; give another cache_dir")
+    return PipelineError(
+        f"the cache can't be written to {folder}: {error}; pass a different cache_dir"
+    )

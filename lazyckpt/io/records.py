@@ -1,4 +1,4 @@
-"""Readers of records that are ranges of a file's bytes; and `read_files`, of all of them."""
+"""Readers of records that are ranges of a file's bytes; and `read_files`, for whole files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ T = TypeVar("T", covariant=True)
 
 MAX_RECORD = 1 << 28
 
-_RANGE = 1 << 20  # bytes that are read at once for several records
+_RANGE = 1 << 20  # most bytes per read of several records
 
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments that all such readers have, checked."""
+    """The arguments that all readers of records share, checked."""
 
     compression: str
     max_record_bytes: int
@@ -57,17 +57,17 @@ class Options:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Those that say what is read, where they aren't at their defaults."""
+        """The arguments that affect the rows and aren't at their defaults."""
         found = {"compression": "infer", "max_record_bytes": MAX_RECORD}
         return {n: getattr(self, n) for n, usual in found.items() if getattr(self, n) != usual}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # what scans isn't needed where rows are read
+        # a process that reads rows doesn't scan
         return Options, (self.compression, self.max_record_bytes, self.index_dir, None, False)
 
 
 class LazyArray:
-    """What NumPy makes an array of, once that is asked for."""
+    """An array that is computed when NumPy first asks for it."""
 
     def __init__(self, make: Callable[[], NDArray[np.int64]]) -> None:
         self._make = make
@@ -77,7 +77,7 @@ class LazyArray:
 
 
 class Records(Rows[T]):
-    """Rows that are ranges of bytes, whose bounds a scan finds."""
+    """Rows that are ranges of bytes, with bounds found by a scan."""
 
     reader: str
     scan: Scan
@@ -99,11 +99,11 @@ class Records(Rows[T]):
         self.sums = self.row_index.sums.tolist()
 
     def decode(self, record: bytes) -> T:
-        """The row that a record is."""
+        """Decode one record to a row."""
         raise NotImplementedError
 
     def decode_all(self, content: bytes, bounds: Uint64Array) -> list[T]:
-        """The rows that records are, which follow one another; an error may name none."""
+        """Decode consecutive records to rows; an error may name no row."""
         return [self.decode(content[start:stop]) for start, stop in pairwise(bounds.tolist())]
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[T]:
@@ -112,7 +112,7 @@ class Records(Rows[T]):
                 return self._consecutive(number, records)
             except (StorageError, SourceChanged):
                 raise
-            except Exception:  # which row is to blame shows when each is decoded alone
+            except Exception:  # decoding rows one by one finds the bad one
                 pass
         if len(records) == 1:
             return [self.read_row(number, records[0])]
@@ -132,12 +132,12 @@ class Records(Rows[T]):
         return self._consecutive(number, range(record, max(stop, record + 1)))
 
     def _consecutive(self, number: int, records: range) -> list[T]:
-        """Rows that follow one another, by one read; by halves, where that would be too large."""
+        """Return consecutive rows with one read, or in halves if that read would be too large."""
         if len(records) == 1:
             return [self.read_row(number, records.start)]
         bounds = self.row_index.entries(number)[records.start : records.stop + 1]
         if (bounds[1:] - bounds[:-1]).max() > self.options.max_record_bytes:  # or below 0
-            return self.read_rows(number, list(records))  # which names the row
+            return self.read_rows(number, list(records))  # the error names the row
         start, stop = int(bounds[0]), int(bounds[-1])
         if stop - start > _RANGE:
             half = len(records) // 2
@@ -153,7 +153,7 @@ class Records(Rows[T]):
 
     @property
     def block_starts(self) -> LazyArray:
-        """The first row of each file, and of what of it is decompressed together."""
+        """The first row of each file and of each block that is decompressed as a whole."""
         return LazyArray(self._block_starts)
 
     def _block_starts(self) -> NDArray[np.int64]:
@@ -161,7 +161,7 @@ class Records(Rows[T]):
         return np.concatenate([self._first_rows(number) + begin for number, begin in begins])
 
     def _first_rows(self, number: int) -> NDArray[np.int64]:
-        """The rows of a file that are the first in a block."""
+        """Return the first row of each block of a file."""
         file = self.files[number]
         begins = self._content(file).block_begins(file)
         if len(begins) < 2:
@@ -170,7 +170,7 @@ class Records(Rows[T]):
         return np.unique(np.searchsorted(rows, begins))
 
     def _checked_spans(self, number: int, records: Sequence[int]) -> list[tuple[int, int]]:
-        """The bytes that records take, none of them more than allowed."""
+        """Return the byte ranges of records, after checking their sizes."""
         entries, places = self.row_index.entries(number).view(np.int64), np.asarray(records)
         spans = np.stack([entries[places], entries[places + 1]], axis=1)
         sizes = spans[:, 1] - spans[:, 0]
@@ -222,10 +222,10 @@ class _WholeFiles(Rows[dict[str, Any]]):
 
 
 def read_files(files: Any, *, max_record_bytes: int = MAX_RECORD) -> Rows[dict[str, Any]]:
-    """Whole files, by number, as dicts of a name and the bytes: images, sounds, documents.
+    """Read whole files, by number, as dicts of name and bytes: images, audio, documents.
 
-    What is in them is `map`'s to decode; a compressed file is given as it is. A name is the path
-    below the folder that all files are in.
+    Decode the content with `map`; compressed files are not decompressed. A name is the path below
+    the folder that contains all files.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
@@ -233,7 +233,7 @@ def read_files(files: Any, *, max_record_bytes: int = MAX_RECORD) -> Rows[dict[s
         The rows: `{"name": "cats/1.jpg", "data": b"..."}`.
 
     Raises:
-        RecordError: A file is larger than `max_record_bytes`.
+        RecordError: If a file is larger than `max_record_bytes`.
 
     Memory:
         One file at a time.

@@ -1,8 +1,8 @@
-"""Files elsewhere: object stores by obstore, all else by fsspec.
+"""Remote files: object stores by obstore, all other URLs by fsspec.
 
-Either tries again where a server is busy or a connection ends, up to 5 times within a minute.
-Credentials are those of the environment, so that no path, listing or state has any: those of AWS
-as boto3 finds and renews them, where it is installed, else as obstore does.
+If a server is busy or a connection ends, a request is retried up to 5 times within a minute.
+Credentials come from the environment, so no path, listing or state contains any. For AWS, boto3
+finds and renews them if it is installed, else obstore finds them.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _CONNECT, _READ = 10, 60  # seconds
 _CLIENT = {"timeout": f"{_READ}s", "connect_timeout": f"{_CONNECT}s"}
 _RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 _WAITS = [0.1, 0.3, 1, 3, 9]  # seconds before fsspec is asked again
-_KEPT = timedelta(minutes=10)  # in which boto's credentials, which it renews, don't expire
+_KEPT = timedelta(minutes=10)  # credentials from boto3 stay valid for longer; it renews them
 _VERSIONS = (
     "ETag", "etag", "version_id", "mtime", "last_modified", "LastModified", "Last-Modified",
     "created",
 )  # fmt: skip
 
-_first_process: int | None = None  # that has used obstore, which doesn't outlive a fork
+_first_process: int | None = None  # process that first used obstore, which breaks in a fork
 
 
 def open_storage(scheme: str) -> Storage:
-    """What reaches the URLs of a scheme, for this process."""
+    """Return a storage for the URLs of a scheme, for this process."""
     global _first_process
     if scheme not in _OBSTORE:
         return FsspecStorage(scheme)
@@ -56,10 +56,10 @@ def open_storage(scheme: str) -> Storage:
 
 
 class RemoteStorage:
-    """Files elsewhere, of which parts may be kept on this machine. A subclass fetches them."""
+    """Remote files, with an optional cache on this machine; a subclass fetches the bytes."""
 
     def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        """The bytes of ranges that have some, from where they are."""
+        """Fetch the bytes of non-empty ranges from the server."""
         raise NotImplementedError
 
     def read(self, file: File, start: int, stop: int) -> bytes:
@@ -77,7 +77,7 @@ class RemoteStorage:
 
 
 class ObstoreStorage(RemoteStorage):
-    """An object store. What is read has to have the ETag of the listing."""
+    """An object store; files must have the ETag of the listing when they are read."""
 
     def __init__(self, scheme: str) -> None:
         self.scheme = scheme
@@ -111,7 +111,7 @@ class ObstoreStorage(RemoteStorage):
         if "/" in key[len(folder) + 1 :] or "**" in key:
             listed = chain.from_iterable(self._obstore.list(store, prefix=folder or None))
             below: Sequence[str] = ()
-        else:  # of one folder alone
+        else:  # the pattern matches in one folder only
             level = self._obstore.list_with_delimiter(store, prefix=folder or None)
             listed, below = level["objects"], [f"{each}/" for each in level["common_prefixes"]]
         found = {each["path"]: each for each in listed}
@@ -123,11 +123,11 @@ class ObstoreStorage(RemoteStorage):
         ]
 
     def _by_fsspec(self, pattern: str, reason: str) -> Sequence[File]:
-        """The files that a pattern matches beside keys for which obstore lists nothing."""
+        """List the files of a pattern by fsspec, because obstore fails at an invalid path."""
         if self.scheme != "s3" or find_spec("s3fs") is None:
             raise PipelineError(
                 f"{pattern} can't be listed: {reason}; rename that key, or match a folder without "
-                "it" + ", or install s3fs, which lists it" * (self.scheme == "s3")
+                "it" + ", or install s3fs, which can list it" * (self.scheme == "s3")
             )
         return FsspecStorage(self.scheme).list(pattern)
 
@@ -156,7 +156,7 @@ class ObstoreStorage(RemoteStorage):
             else:
                 starts, ends = map(list, zip(*ranges, strict=True))
                 parts = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
-                if self.stat(file.path) == file:  # it has no condition of its own
+                if self.stat(file.path) == file:  # get_ranges takes no `if_match`
                     return [bytes(part) for part in parts]
             raise changed_error(file, self.stat(file.path))
 
@@ -172,7 +172,7 @@ class ObstoreStorage(RemoteStorage):
 
 
 def _boto_credentials() -> Any:
-    """What gives the credentials that boto3 finds, and renews them; None where it finds none."""
+    """Return a provider of the credentials that boto3 finds and renews; None if it finds none."""
     try:
         return import_module("obstore.auth.boto3").Boto3CredentialProvider(ttl=_KEPT)
     except (ImportError, ValueError):
@@ -180,7 +180,7 @@ def _boto_credentials() -> Any:
 
 
 class ForkedObstoreStorage(RemoteStorage):
-    """An object store that a new process reads for a forked one, where obstore would hang."""
+    """An object store read by a new process for a forked one, where obstore would hang."""
 
     def __init__(self, scheme: str) -> None:
         self.scheme, self._lock = scheme, Lock()
@@ -192,7 +192,7 @@ class ForkedObstoreStorage(RemoteStorage):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            start_new_session=True,  # it ends with what it reads from, and by no Ctrl-C
+            start_new_session=True,  # it ends when stdin closes, and ignores Ctrl-C
         )
 
     def _ask(self, *asked: Any) -> Any:
@@ -201,12 +201,12 @@ class ForkedObstoreStorage(RemoteStorage):
                 pickle.dump(asked, self._process.stdin)
                 self._process.stdin.flush()
                 error, found = pickle.load(self._process.stdout)
-            except BaseException as reason:  # after which an answer would be another's
+            except BaseException as reason:  # a later answer would belong to this request
                 self._process.kill()
                 self._process = self._started()
                 if not isinstance(reason, (EOFError, OSError)):
                     raise
-                what = f"the process that reads {self.scheme}:// has ended"
+                what = f"the process that reads {self.scheme}:// has died"
                 raise StorageError(f"{what}: asked to {asked[0]} {asked[1]}") from reason
         if error is not None:
             raise error
@@ -218,7 +218,7 @@ class ForkedObstoreStorage(RemoteStorage):
 
 
 def serve(scheme: str) -> None:
-    """Answer what another process asks of an object store, until it ends."""
+    """Answer the requests of another process for an object store, until stdin ends."""
     storage, answers = ObstoreStorage(scheme), sys.stdout.buffer
     sys.stdout = sys.stderr
     with suppress(EOFError):
@@ -234,7 +234,7 @@ def serve(scheme: str) -> None:
 
 
 class FsspecStorage(RemoteStorage):
-    """What fsspec reaches. A file's version is compared when a process first reads it."""
+    """Files that fsspec reads; a process compares the version of a file when it first reads it."""
 
     def __init__(self, scheme: str) -> None:
         fsspec = optional_module("fsspec", "fsspec", f"{scheme}://")
@@ -278,7 +278,7 @@ class FsspecStorage(RemoteStorage):
             )
         if any(len(part) != end - start for part, (start, end) in zip(found, ranges, strict=True)):
             self._check(file)
-            raise StorageError(f"{file.path} gave fewer bytes than were asked for")
+            raise StorageError(f"reading {file.path} returned fewer bytes than requested")
         return found
 
     def _check(self, file: File) -> None:
@@ -289,23 +289,23 @@ class FsspecStorage(RemoteStorage):
 
     def _file(self, info: Any) -> File:
         version = next((info[name] for name in _VERSIONS if info.get(name) is not None), "")
-        if isinstance(version, datetime):  # some say the same in two ways
+        if isinstance(version, datetime):  # some servers report one time in two forms
             version = version.timestamp()
         path = self._system.unstrip_protocol(info["name"])
         if info["size"] is None:
-            raise PipelineError(f"{path}: its server doesn't say how many bytes it has")
+            raise PipelineError(f"{path}: its server doesn't report its size")
         return File(path, info["size"], str(version).strip('"'))
 
 
 def _http_options() -> dict[str, Any]:
-    """Time limits of aiohttp's client: none for a whole answer, which may be large."""
+    """Return time limits for aiohttp's client; a whole answer has none, because it may be large."""
     limit = import_module("aiohttp").ClientTimeout
     limits = limit(total=None, sock_connect=_CONNECT, sock_read=_READ)
     return {"client_kwargs": {"timeout": limits}}
 
 
 def _with_retries(path: str, ask: Callable[[], T]) -> T:
-    """What fsspec answers, asked again where its server is busy or a connection ends."""
+    """Return the result of a request to fsspec, with retries if it fails temporarily."""
     waits, begun = iter(_WAITS), monotonic()
     with _naming(path):
         while True:
@@ -319,7 +319,7 @@ def _with_retries(path: str, ask: Callable[[], T]) -> T:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     cause = _no_answer(error) if isinstance(error, FileNotFoundError) else error
     status = getattr(cause, "status", None)
     if status is not None:
@@ -329,7 +329,7 @@ def _is_transient(error: Exception) -> bool:
 
 
 def _no_answer(error: FileNotFoundError) -> Exception | None:
-    """Why nobody knows whether there is a file, which fsspec takes for none over HTTP."""
+    """Return the cause if fsspec reports a missing file over HTTP without an answer."""
     cause = error.__cause__
     is_http = isinstance(cause, TimeoutError) or type(cause).__module__.startswith("aiohttp")
     is_unknown = is_http and getattr(cause, "status", 0) not in (404, 410)
@@ -342,7 +342,7 @@ def _directory(path: str) -> ArgumentError:
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Errors of a package name what was to be read."""
+    """Add the path to errors of storage packages."""
     try:
         yield
     except (ArgumentError, PipelineError):
@@ -357,7 +357,7 @@ def _naming(path: str) -> Iterator[None]:
 
 @contextmanager
 def _reading(file: File) -> Iterator[None]:
-    """Errors of reading what was listed."""
+    """Turn errors of reading a listed file into `SourceChanged` or `StorageError`."""
     try:
         with _naming(file.path):
             yield
@@ -366,14 +366,14 @@ def _reading(file: File) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """What an error says in one line: of XML the code and the message, which have no names."""
+    """Return an error as one line; of XML only the code and the message, which have no names."""
     text = str(error)
     said = dict.fromkeys(re.findall(r"<(?:Code|Message)>([^<\n]*)", text))
     return ": ".join([re.split("\n|<", text)[0].rstrip(": "), *said])
 
 
 def _is_folder(key: str, keys: Sequence[str]) -> bool:
-    """Whether a key without content only makes a folder seen; `keys` are sorted."""
+    """Return whether an empty key only marks a folder; `keys` are sorted."""
     at = bisect_left(keys, f"{key}/")
     return at < len(keys) and keys[at].startswith(f"{key}/")
 
@@ -382,7 +382,7 @@ _MAGIC = re.compile(r"((?<![^/])\*\*(?:/|$)|[*?]|\[[^]]+\])")
 
 
 def matcher(pattern: str) -> Callable[[str], object]:
-    """Whether a key matches: `*` within a folder, `**` across folders."""
+    """Return a function that matches keys: `*` within a folder, `**` across folders."""
     parts = _MAGIC.split(pattern)
     return re.compile("".join(map(_expression, parts)), re.DOTALL).fullmatch
 

@@ -1,4 +1,4 @@
-"""Rows of tables, decoded many at once: a bounded number of decoded groups is kept."""
+"""Rows of tables that are decoded in groups, with a bounded cache of decoded groups."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from lazyckpt.io.storage import (
 
 CACHE_BYTES = 1 << 28
 
-_OF_DAMAGE = ValueError, OSError, NotImplementedError  # as pyarrow raises them
-_FEW = 256  # rows of a group that are made at once, in order
+_OF_DAMAGE = ValueError, OSError, NotImplementedError  # raised by pyarrow
+_FEW = 256  # most rows of a group per block, when rows are read in order
 
 
 class RowGroup(NamedTuple):
     """Rows of a file that are decoded together.
 
-    - `number`: what the file calls it
-    - `size`: how many rows
-    - `start`, `stop`: the bytes that it takes
+    - `number`: the group's number in the file
+    - `size`: number of rows
+    - `start`, `stop`: range of bytes
     """
 
     number: int
@@ -61,7 +61,7 @@ class RowGroup(NamedTuple):
 
 
 def group_entries(groups: Sequence[RowGroup], schema: Any, more: str = "") -> NDArray[np.uint64]:
-    """What an index has of a file: its groups, and behind them a digest of its schema."""
+    """Return the index entries of a file: its groups, then a digest of its schema."""
     return np.array([*groups, RowGroup(0, 0, schema_digest(schema, more), 0)], np.uint64)
 
 
@@ -70,14 +70,14 @@ def opened(file: File, *, is_mapped: bool = False) -> Any:
     arrow = optional_module("pyarrow", "arrow", "reading tables")
     if not is_local(file.path):
         return arrow.PythonFile(FileObject(file), mode="r")
-    check_unchanged(file)  # it may be gone
+    check_unchanged(file)  # it may have been removed
     found = (arrow.memory_map if is_mapped else arrow.OSFile)(file.path)
     check_unchanged(file)
     return found
 
 
 class _Decoded(NamedTuple):
-    """A group's columns, and the bytes they take; or why there are none."""
+    """The columns of a group and their number of bytes, or the error of decoding it."""
 
     columns: Columns | None
     size: int
@@ -87,7 +87,7 @@ class _Decoded(NamedTuple):
 def _stacked(
     values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None, is_text: bool
 ) -> Any:
-    """A column of a batch, of its values in the order of `places`."""
+    """Stack the values of one column of a batch, in the order of `places`."""
     if isinstance(values, np.ndarray):
         return values if places is None else values[places]
     if places is not None:
@@ -96,16 +96,16 @@ def _stacked(
 
 
 class RowGroupRows(Rows[dict[str, Any]]):
-    """Rows as dicts, of files whose rows are decoded in groups. A subclass decodes one.
+    """Rows as dicts, from files whose rows are decoded in groups; a subclass decodes one group.
 
     Args:
-        reader: The reader's name.
+        reader: Name of the reader.
         files: The files, or patterns for them.
-        scan: What finds of each file its groups: number, rows, and where it starts and stops.
-        columns: The columns to read, by name; None for all.
-        cache_bytes: How many bytes of decoded groups are kept.
-        index_dir, executor, progress: As of `Index`.
-        arguments: As of `Rows`.
+        scan: Function that finds the groups of a file: number, rows, start and stop.
+        columns: Names of the columns to read; None for all.
+        cache_bytes: Number of bytes of decoded groups to keep.
+        index_dir, executor, progress: As in `Index`.
+        arguments: As in `Rows`.
     """
 
     def __init__(
@@ -135,12 +135,12 @@ class RowGroupRows(Rows[dict[str, Any]]):
         groups = np.concatenate([np.insert(each, 0, n, axis=1) for n, each in enumerate(found)])
         self._groups = groups[groups[:, 2] > 0]  # file, number, size, start, stop
         self._starts = [0, *np.cumsum(self._groups[:, 2]).tolist()]  # of groups, among all rows
-        self._readers: dict[int, Any] = {}  # of the file read last
+        self._readers: dict[int, Any] = {}  # the open reader of the last file
         firsts = {int(found[n][-1, 2]): n for n in reversed(range(len(listed)))}
         self._types, self._schema = self._unified(sorted(firsts.values()))
 
     def open(self, file: File) -> Any:
-        """What reads groups of a file."""
+        """Open a file for reading groups."""
         raise NotImplementedError
 
     def decode(self, number: int, group: RowGroup) -> Any:
@@ -148,13 +148,13 @@ class RowGroupRows(Rows[dict[str, Any]]):
         raise NotImplementedError
 
     def schema(self, number: int) -> Any:
-        """The columns that are read of file `number`, as pyarrow has them."""
+        """Return the pyarrow schema of the columns to read in file `number`."""
         raise NotImplementedError
 
     @contextmanager
     def opened(self, number: int) -> Iterator[Any]:
-        """What reads groups of file `number`: open already, if that was read last."""
-        reader = self._readers.pop(number, None)  # which no other thread has meanwhile
+        """Provide a reader of file `number`, already open if that file was read last."""
+        reader = self._readers.pop(number, None)  # so that no other thread uses it meanwhile
         if reader is None:
             reader = self.open(self.files[number])
         elif is_local(self.files[number].path):
@@ -163,7 +163,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
         self._readers = {number: reader}
 
     def _unified(self, firsts: Iterable[int]) -> tuple[dict[str, Any], Any]:
-        """The types that columns have in all files, and a schema of them where they differ.
+        """Return the common types of columns in all files, and a schema if files differ.
 
         An error names two files that don't fit.
         """
@@ -183,8 +183,8 @@ class RowGroupRows(Rows[dict[str, Any]]):
                 known = types.setdefault(name, kind)
                 if (common := common_type(known, kind)) is None:
                     raise ArgumentError(
-                        f"{self.reader}: {name!r} is {kind} in {path}, where files before, such as "
-                        f"{first}, have {known}; convert one of them, or read them apart"
+                        f"{self.reader}: {name!r} is {kind} in {path}, but {known} in earlier "
+                        f"files such as {first}; convert one of them, or read them separately"
                     )
                 is_one &= common == known == kind
                 types[name] = common
@@ -198,7 +198,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
             except arrow.ArrowException as error:
                 raise ArgumentError(
                     f"{self.reader}: {self.files[number].path} has other types than files such as "
-                    f"{first}; convert one of them, or read them apart: {error}"
+                    f"{first}; convert one of them, or read them separately: {error}"
                 ) from error
         return types, common
 
@@ -212,7 +212,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
         columns = self._columns(group)
         try:
             return row(columns, place)
-        except Exception as error:  # such as of bytes that are no text
+        except Exception as error:  # such as invalid UTF-8
             raise self.error(number, record, error) from error
 
     def read_block(self, number: int, record: int, budget: int) -> list[dict[str, Any]]:
@@ -226,13 +226,13 @@ class RowGroupRows(Rows[dict[str, Any]]):
         parts = self._parts(indices)
         try:
             return [each for columns, places in parts for each in rows(columns, places)]
-        except Exception:  # of one row
+        except Exception:  # reading rows one by one finds the bad one
             return [self[index] for index in indices]
 
     def read_stacked(self, indices: Indices) -> dict[str, Any]:
-        """Rows as `stack` makes them a batch, column by column."""
+        """Return rows as one batch, like `stack`, built column by column."""
         order = None
-        if not isinstance(indices, range):  # which rises
+        if not isinstance(indices, range):  # a range is ascending
             ranks = np.argsort(indices, kind="stable")
             indices, order = indices[ranks], np.empty_like(ranks)
             order[ranks] = np.arange(len(ranks))
@@ -243,7 +243,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
                 for name in self._types
             }
         except Exception:
-            for index in indices:  # one of them is named
+            for index in indices:  # so that the error names the row
                 self[index]
             raise
         return {
@@ -256,7 +256,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
         }
 
     def _parts(self, indices: Indices) -> list[tuple[Columns, Indices]]:
-        """The columns of each group that has some of these rows, and their places in it."""
+        """Return the columns of each group with some of the rows, and their places in it."""
         found: list[tuple[Columns, Indices]] = []
         while len(indices):
             group, _ = self._place(int(indices[0]))
@@ -269,7 +269,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
         return found
 
     def _place(self, index: int) -> tuple[int, int]:
-        """The group that a row is in, and its place there."""
+        """Return the group of a row, and its place there."""
         group = bisect_right(self._starts, index) - 1
         return group, index - self._starts[group]
 
@@ -280,6 +280,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
 
     def _columns(self, group: int) -> Columns:
         def decode() -> _Decoded:
+            """Decode a group of file `number` to a pyarrow table."""
             number, *place = self._groups[group].tolist()
             try:
                 table = self._decoded(number, RowGroup(*place))
@@ -291,9 +292,9 @@ class RowGroupRows(Rows[dict[str, Any]]):
                     raise unreadable(self.files[number], error) from error
                 found = self.error(number, self._starts[group] - self._begins[number], error)
                 if not isinstance(error, _OF_DAMAGE):
-                    raise found from error  # such as of no memory
+                    raise found from error  # such as a lack of memory
                 found.__cause__ = error.with_traceback(None)
-                return _Decoded(None, 0, found)  # kept, or each row would decode what is damaged
+                return _Decoded(None, 0, found)  # cached, or each row would decode it again
 
         found = self._cache.get(group, decode)
         if found.columns is None:
@@ -301,10 +302,10 @@ class RowGroupRows(Rows[dict[str, Any]]):
         return found.columns
 
     def _decoded(self, number: int, group: RowGroup) -> Any:
-        """A group's table, with the types that its columns have in all files."""
+        """Return a group's table, cast to the common types of its columns."""
         table = self.decode(number, group).select(list(self._types))
         if table.num_rows != group.size:
-            raise ValueError(f"it has {table.num_rows:,} rows, and its index {group.size:,}")
+            raise ValueError(f"it has {table.num_rows:,} rows, but its index has {group.size:,}")
         return table if self._schema is None else table.cast(self._schema)
 
     def __getstate__(self) -> dict[str, Any]:

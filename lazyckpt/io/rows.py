@@ -1,4 +1,4 @@
-"""What readers have in common: rows of files as one sequence."""
+"""The common base of readers: rows of files as one sequence."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lazyckpt.io.storage import File, RowOrigin, unreadable
 
 T = TypeVar("T", covariant=True)
 
-# Bytes of rows that are made at once: at first, and later. What is larger than 128 KiB
-# the allocator takes from the system for every block anew, which costs as much as to decode it.
+# Bytes of rows per block: the first block, and later ones. The allocator gets memory above 128 KiB
+# from the system again for every block, which costs as much as decoding it.
 _FIRST, _BLOCK = 1 << 14, 7 << 14
 
 
@@ -33,7 +33,7 @@ class RecordError(PipelineError, ValueError):
 
 @contextmanager
 def decoding(file: File) -> Iterator[None]:
-    """Errors of whatever decodes a file name it; those of its storage do so themselves."""
+    """Add the path of a file to errors of decoding it; errors of its storage name it already."""
     try:
         yield
     except PipelineError:
@@ -46,97 +46,100 @@ def decoding(file: File) -> Iterator[None]:
 
 
 def shifted(indices: Indices, by: int) -> Indices:
-    """Indices, a number added to each."""
+    """Add a number to each index."""
     if isinstance(indices, range):
         return range(indices.start + by, indices.stop + by, indices.step)
     return indices + by
 
 
 class Rows(Sequence[T]):
-    """The rows of files as one sequence, by number: what every reader gives.
+    """The rows of files as one sequence, by number: the result of every reader.
 
-    It is data for `source`, for `|`, and for whatever takes map-style data sets: `rows[7]` is a
-    row, `rows[7:9]` a list of two. What follows holds for each reader that doesn't say otherwise.
-    Readers have these arguments, as far as they need them:
+    Use it in `source`, with `|`, or wherever a map-style dataset is accepted. `rows[7]` is a row,
+    and `rows[7:9]` a list of two. The following holds for every reader whose docstring doesn't say
+    otherwise.
+
+    Readers take these arguments, as far as they apply:
 
     - `files`: a listing by `lazyckpt.io.files`, or patterns for one, on any storage
-    - `compression`: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name; else
+    - `compression`: "infer" uses the suffix: `.gz`, `.bgz`, `.zst` and `.zstd`; alternatives are
       "none", "gzip", "zstd", or options of `lazyckpt.io.Zstd`
-    - `max_record_bytes`: a larger record is an error; nothing of it is read
-    - `index_dir`: where indices are kept, with 8 bytes a row or less, for formats that don't say
-      where rows begin, and 2 % of a large gzip member; by default `LAZYCKPT_CACHE`, or the user's
-      folder for caches, where the indices that were used least recently are removed before one is
-      built, down to `LAZYCKPT_CACHE_BYTES` (16 GiB)
-    - `executor`: who scans files, where there is no index yet
-    - `progress`: whether to show a bar of tqdm meanwhile, where installed
+    - `max_record_bytes`: most bytes of a record; a larger one is an error and isn't read
+    - `index_dir`: folder for indices. An index takes up to 8 bytes per row in formats that don't
+      store the positions of rows, and 2 % of a large gzip member. By default it is
+      `LAZYCKPT_CACHE`, or the user's cache folder. Before an index is built there, the least
+      recently used ones are removed until the folder takes at most `LAZYCKPT_CACHE_BYTES` (16 GiB).
+    - `executor`: executor that scans files without an index
+    - `progress`: if True, show a tqdm progress bar while scanning, if tqdm is installed
 
     Raises:
-        ArgumentError: A file has no random access, such as `.xz`, or by its first bytes a
-            different compression than its name says. Other files are indexed before.
-        RecordError: A file is none of the format, or a record that is read is damaged, or larger
-            than `max_record_bytes`. It names the file, and of a record its number and offset;
-            `run(..., on_error="skip")` leaves the record out.
-        SourceChanged: A file that is read changed since the listing.
-        StorageError: A file can't be read, which no `on_error` leaves out.
-        PipelineError: The index can't be written, or a package is missing; or, when it is read,
-            the last row of a compressed file that is damaged, whose rows before the damaged gzip
-            member or zstd frame can be read, and of a file that is cut those up to 1 MiB before.
+        ArgumentError: If a file has no random access, such as `.xz`, or if its first bytes show a
+            different compression than its name. Other files are indexed first.
+        RecordError: If a file has a different format, or a record is damaged or larger than
+            `max_record_bytes` when it is read. The error names the file, and the number and offset
+            of the record; `run(..., on_error="skip")` skips the record.
+        SourceChanged: If a file changed since the listing, when it is read.
+        StorageError: If a file can't be read from its storage; no `on_error` skips it.
+        PipelineError: If the index can't be written, or a package is missing. Also if the last row
+            of a damaged compressed file is read. Rows before the damaged gzip member or zstd frame
+            can be read; in a file that is cut, rows up to 1 MiB before the cut.
 
     State:
-        The epoch and a count of rows; of the files their number and a digest: of their names
-        below the folder that all are in, of sizes, and of a checksum of what a scan reads. That
-        is all of texts, JSON lines, CSV and TFRecords, the footers of Parquet and Arrow, where
-        samples of tar and MDS begin, an index of Megatron's. So the same data resume wherever
-        they are and whenever they were written. An edit that changes none of these, such as of
-        numbers in an Arrow file, is found by `files(..., digest=True)` alone.
+        The epoch, a count of rows, the number of files, and a digest. The digest covers the files'
+        names below the folder that contains them all, their sizes, and a checksum of the content
+        that a scan reads. A scan reads all of text, JSON lines, CSV and TFRecord files, the footers
+        of Parquet and Arrow files, the positions of samples in tar and MDS files, and the index of
+        Megatron. So the same data can be resumed from any folder, whenever it was written. An edit
+        that changes none of these, such as of numbers in an Arrow file, is detected only with
+        `files(..., digest=True)`.
 
     Resume:
-        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+        Re-reads nothing; a compressed file is read from the nearest seek point.
 
     Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
-        gzip, a small gzip member or a zstd frame. The last read blocks are kept;
-        `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
+        Yes. Reading a row of a compressed file decompresses its block up to the row: about 2 MiB of
+        gzip, a small gzip member or a zstd frame. The last read blocks are kept. `local_shuffle`
+        decompresses each block once, if `window` of them fit into 64 MiB.
 
-    Rank-free:
+    Rank-invariant:
         Yes.
 
     Memory:
-        Some 112 KiB of rows at a time, or one row if that is larger; of compressed files 64 MiB;
-        and up to 64 MiB of where rows begin.
+        About 112 KiB of rows at a time, or one row if that is larger; for compressed files 64 MiB;
+        and up to 64 MiB for positions of rows.
     """
 
     def __init__(
         self, reader: str, files: Files, counts: Sequence[int], arguments: Mapping[str, Any]
     ) -> None:
-        """Of a subclass, which reads some rows of one file.
+        """Initialize a reader; a subclass reads rows of one file.
 
         Args:
-            reader: The reader's name.
+            reader: Name of the reader.
             files: The files.
-            counts: How many rows each has.
-            arguments: The reader's other arguments, by name, those at their defaults left out.
+            counts: Number of rows per file.
+            arguments: The reader's other arguments by name, without those at their defaults.
         """
         self.reader, self.files, self.arguments = reader, files, dict(arguments)
-        self.sums: Sequence[int] = [0] * len(files)  # of what was read of each
+        self.sums: Sequence[int] = [0] * len(files)  # checksums of the content a scan read
         self._begins = [0, *accumulate(map(int, counts))]  # of files, among all rows
         self._length = self._begins[-1]
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[T]:
-        """Rows of file `number` by their numbers in it, which ascend."""
+        """Return rows of file `number` by their ascending numbers in it."""
         raise NotImplementedError
 
     def read_row(self, number: int, record: int) -> T:
-        """Row `record` of file `number`."""
+        """Return row `record` of file `number`."""
         return self.read_rows(number, (record,))[0]
 
     def read_block(self, number: int, record: int, budget: int) -> list[T]:
-        """Rows of file `number` from `record` on: one, or more of about `budget` bytes in all."""
+        """Return rows of file `number` from `record` on: about `budget` bytes, at least one row."""
         stop = min(record + max(1, budget >> 10), self._begins[number + 1] - self._begins[number])
         return self.read_rows(number, range(record, stop))
 
     def span(self, number: int, record: int) -> tuple[int, int]:
-        """The bytes that a record takes in file `number`."""
+        """Return the range of bytes of a record in file `number`."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -147,14 +150,14 @@ class Rows(Sequence[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
-        """A row by its number; or a list of some."""
+        """Return a row by number, or a list for a slice."""
         if isinstance(index, slice):
             return self.__getitems__(range(self._length)[index])
         number, record = self._find(operator.index(index))
         return self.read_row(number, record)
 
     def __getitems__(self, indices: Sequence[int]) -> list[T]:
-        """Rows by their numbers, in that order; those of one file are read together."""
+        """Return rows by their numbers, in that order; rows of one file are read together."""
         if not len(indices):
             return []
         if isinstance(indices, range) and 0 <= indices.start < indices.stop:
@@ -162,7 +165,7 @@ class Rows(Sequence[T]):
             return self._ascending(indices)
         wanted = np.asarray(indices)
         if wanted.dtype.kind not in "iu":
-            raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(wanted)}")
+            raise TypeError(f"{self.reader}: row numbers must be ints, got {brief(wanted)}")
         self._find(int(wanted.min())), self._find(int(wanted.max()))
         wanted = wanted.astype(np.int64, copy=False)
         wanted = np.where(wanted < 0, wanted + self._length, wanted)
@@ -173,7 +176,7 @@ class Rows(Sequence[T]):
         return found
 
     def _ascending(self, indices: Indices) -> list[T]:
-        """Rows by numbers that rise."""
+        """Return rows by ascending numbers."""
         found: list[T] = []
         while len(indices):
             number, _ = self._find(int(indices[0]))
@@ -188,33 +191,33 @@ class Rows(Sequence[T]):
             yield from block
 
     def iter_blocks(self, start: int) -> Iterator[list[T]]:
-        """The rows from number `start` on, some at a time; an error comes where its row is."""
+        """Yield blocks of rows, starting at number `start`; an error is raised at the bad row."""
         budget = _FIRST
         while start < self._length:
             number, record = self._find(start)
             try:
                 block = self.read_block(number, record, budget)
                 budget = min(budget * 4, _BLOCK)
-            except Exception:  # of one row; those before it come first
+            except Exception:  # yield the rows before the bad one first
                 block, budget = [self.read_row(number, record)], 0
             if not block:
-                raise PipelineError(f"{self.reader}: no rows of {self.files[number].path} are left")
+                raise PipelineError(f"{self.reader}: {self.files[number].path} has no more rows")
             yield block
             start += len(block)
             budget = max(budget, 1)
 
     def locate(self, index: int) -> RowOrigin:
-        """Where a row comes from: file, record and bytes."""
+        """Return the origin of a row: file, record and bytes."""
         number, record = self._find(operator.index(index))
         return RowOrigin(self.files[number].path, record, *self.span(number, record))
 
     @property
     def paths(self) -> list[str]:
-        """The paths of its files."""
+        """The paths of the files."""
         return [file.path for file in self.files]
 
     def locate_many(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Where rows come from: the numbers of their files, -1 for none, and theirs in these.
+        """Return the file numbers of rows, -1 for none, and the row numbers in the files.
 
         Args:
             indices: Numbers of rows, of shape `(n,)`.
@@ -225,19 +228,19 @@ class Rows(Sequence[T]):
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        """What a state has of it, beside the number of rows."""
+        """The values that a state stores in addition to the number of rows."""
         return {"files": len(self.files), "digest": self.files.digest_with(self.sums)}
 
     def changed_path(self, digest: Any) -> str | None:
-        """The file by which alone these are others than those of a digest; None if there is none.
+        """Return the only file in which these rows differ from a digest; None if there is none.
 
         Args:
-            digest: Such as of `source_identity`.
+            digest: Digest such as that of `source_identity`.
         """
         return self.files.differing(self.source_identity["digest"], digest)
 
     def first_files(self, count: Any) -> Self | None:
-        """The rows of so many files alone; None if there are not so many."""
+        """Return the rows of the first `count` files; None if there are fewer files."""
         if not isinstance(count, int) or not 0 <= count <= len(self.files):
             return None
         found = copy(self)
@@ -247,15 +250,15 @@ class Rows(Sequence[T]):
         return found
 
     def error(self, number: int, record: int, reason: object) -> RecordError:
-        """The error of a record that can't be read."""
+        """Return the error of a record that can't be read."""
         try:
             start = f" at byte {self.span(number, record)[0]:,}"
-        except Exception:  # it may be why
+        except Exception:  # the span itself may be unreadable
             start = ""
         return RecordError(f"record {record:,}{start} of {self.files[number].path}: {reason}")
 
     def _find(self, index: int) -> tuple[int, int]:
-        """A row's file, and its number in that."""
+        """Return the file number of a row, and its number in that file."""
         wanted = index + self._length if index < 0 else index
         if not 0 <= wanted < self._length:
             raise IndexError(f"{self.reader}: row {brief(index)} of {self._length:,}")

@@ -1,4 +1,4 @@
-"""`read_sqlite`: rows of an SQLite database by number, found by the values of a key."""
+"""`read_sqlite`: rows of an SQLite database by number, looked up by the values of a key."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from lazyckpt.io.files import as_files
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
 
-_MOST = 500  # keys of one query
-_HEADER = 100  # bytes, in which a counter says that the database was written to
+_MOST = 500  # most keys per query
+_HEADER = 100  # bytes with a counter that changes when the database is written
 _SIZE = "SELECT page_size * page_count FROM pragma_page_size, pragma_page_count"
 _UNREADABLE = sqlite3.Error, UnicodeDecodeError
-_AWAY = {  # of a database that another process holds, or whose disk fails
+_AWAY = {  # errors if another process has locked the database, or its disk fails
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
 }  # fmt: skip
 
 
 class _Connection:
-    """An open database, which is only read; closed when nobody needs it any more."""
+    """An open read-only database, closed when it is garbage-collected."""
 
     def __init__(self, process: int, file: File, mode: str) -> None:
         self.key = process, file, mode
@@ -46,10 +46,10 @@ _open = threading.local()
 def _ask(
     file: File, query: str, values: Sequence[Any] = (), mode: str = "immutable=1"
 ) -> tuple[list[str], list[Any]]:
-    """The names and rows of a query, on this thread's connection in this process.
+    """Return the column names and rows of a query, using this thread's connection in this process.
 
-    The file is looked at after it: what another process wrote until then is noticed. So SQLite need
-    not look for that itself, nor lock the file, once keys were read with "mode=ro", when it does.
+    After the query the file is checked, so writes by other processes until then are noticed. SQLite
+    needn't check for them or lock the file, except while keys are read with "mode=ro".
     """
     found: _Connection | None = getattr(_open, "connection", None)
     key = os.getpid(), file, mode
@@ -73,8 +73,8 @@ def _check(file: File) -> None:
     with suppress(FileNotFoundError):
         if os.stat(log).st_size:
             raise SourceChanged(
-                f"{file.path} has changes in its write-ahead log, {log}, by which no one can tell "
-                "what it was; write them into it by PRAGMA wal_checkpoint(TRUNCATE)"
+                f"{file.path} has changes in its write-ahead log, {log}, so its earlier content "
+                "is unknown; merge them with PRAGMA wal_checkpoint(TRUNCATE)"
             )
 
 
@@ -84,7 +84,7 @@ class _SqliteRows(Rows[dict[str, Any]]):
         file = listed[0]
         if len(listed) != 1 or not is_local(file.path):
             raise ArgumentError(
-                f"read_sqlite: database must be one file of this machine, got {listed!r}"
+                f"read_sqlite: database must be one file on this machine, got {listed!r}"
             )
         self._query = checked("read_sqlite", "query", query, _text)
         self._key = checked("read_sqlite", "key", key, _text)
@@ -103,8 +103,8 @@ class _SqliteRows(Rows[dict[str, Any]]):
         for each in found:
             if each in known:
                 raise ArgumentError(
-                    f"read_sqlite: key must be of different values, and {brief(each)} is that of "
-                    f"several rows of {file.path}, or of one that has none, got key={self._key!r}"
+                    f"read_sqlite: values of key must be unique and not NULL, but {brief(each)} is "
+                    f"repeated or missing in {file.path}, got key={self._key!r}"
                 )
             known.add(each)
         is_small = {*map(type, found)} <= {int}
@@ -128,7 +128,7 @@ class _SqliteRows(Rows[dict[str, Any]]):
         try:
             names, rows = _ask(self.files[number], query, keys)
         except _UNREADABLE as error:
-            if len(records) > 1:  # of one of them
+            if len(records) > 1:  # to find the bad one
                 return [row for record in records for row in self._some(number, [record])]
             raise self.error(number, records[0], error) from error
         found = {key: row for key, *row in rows}
@@ -142,7 +142,7 @@ class _SqliteRows(Rows[dict[str, Any]]):
 
 
 def _quoted(name: str) -> str:
-    """A name as SQL has it, and no text, which one in `"` may be in SQLite."""
+    """Quote a name for SQL with backticks, because SQLite may take one in `"` for a string."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -155,35 +155,35 @@ def _text(value: Any) -> str:
 def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[str, Any]]:
     """Read the rows of a table or query of an SQLite database, by number, as dicts.
 
-    They are in the order of a key, whose values differ. Keys are read once, and rows by lists of
-    their keys, never by OFFSET: if the key is indexed, any order costs the same. The database is
-    locked only while keys are read; a write to it after that is an error of the next row. SQLite
-    keeps no checksums.
+    Rows are in the order of a key with unique values. Keys are read once. Rows are then looked up
+    by lists of keys, never by OFFSET: if the key is indexed, any order costs the same. The database
+    is locked only while keys are read. If it is written after that, reading the next row raises an
+    error. SQLite keeps no checksums.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
         database: The file.
-        query: A table's name, or a SELECT whose columns have names of their own.
-        key: The column of the key; by default the `rowid`, which views and tables made WITHOUT
-            ROWID don't have.
+        query: Name of a table, or a SELECT whose columns have different names.
+        key: Column of the key. The default, `rowid`, doesn't exist in views and in tables created
+            WITHOUT ROWID.
 
     Raises:
-        ArgumentError: The key is missing in a row, or that of several; or the database is
-            not on this machine.
-        RecordError: The file is no database, or has no such table or column.
-        StorageError: The database is locked while keys are read, or can't be opened.
-        SourceChanged: When a file is read that changed since, or has a write-ahead log that isn't
-            empty.
+        ArgumentError: If the key is missing in a row or not unique, or if the database is not on
+            this machine.
+        RecordError: If the file is not a database, or has no such table or column.
+        StorageError: If the database is locked while keys are read, or can't be opened.
+        SourceChanged: If the file has changed when rows are read, or has a write-ahead log that
+            isn't empty.
 
     State:
-        The epoch and a count of rows; a digest of the file, the query and the key.
+        The epoch, a count of rows, and a digest of the file, the query and the key.
 
     Resume:
         Re-reads the keys.
 
     Memory:
-        The keys: 8 bytes each, where all are ints; other ones as Python has them.
+        The keys: 8 bytes each if all are ints; other keys as Python objects.
 
     >>> import lazyckpt as lz
     >>> import sqlite3

@@ -1,4 +1,4 @@
-"""Where files are: on this machine, or wherever obstore and fsspec reach."""
+"""Storage of files: on this machine, or remote by obstore and fsspec."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lazyckpt.io.range_cache import RangeCache
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 _Inode: TypeAlias = tuple[int, int]
 
-_QUERY = re.compile(r"\?[^/=]+=")  # where `?` is no pattern
-_FAR = os.path.join("..", "..", "")  # how the path of what isn't beside a folder begins
+_QUERY = re.compile(r"\?[^/=]+=")  # a query, not a pattern with `?`
+_FAR = os.path.join("..", "..", "")  # start of a relative path that leads far from a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class File:
     """A file as it was when it was listed.
 
     Attributes:
-        path: Where it is: an absolute path or a URL.
-        size: Its length in bytes.
-        version: What changes with its content: the time of its last change in
-            nanoseconds, or what an object store has: a version or an ETag.
-        digest: Sixteen hexadecimal digits for its content; "" if nobody has read it for that.
-        cache: What keeps parts of it on this machine; no part of what the file is.
+        path: Absolute path or URL.
+        size: Length in bytes.
+        version: A value that changes with the content: the modification time in nanoseconds, or a
+            version or ETag of an object store.
+        digest: Sixteen hexadecimal digits for the content; "" if it wasn't computed.
+        cache: Cache on this machine for parts of the file; ignored by comparisons.
     """
 
     path: str
@@ -46,17 +46,17 @@ class File:
     cache: RangeCache | None = field(default=None, compare=False, repr=False)
 
     def record_origin(self, number: int) -> RowOrigin:
-        """Where the record of that number comes from, if no more is known of it."""
+        """Return the origin of a record whose range of bytes is unknown."""
         return RowOrigin(self.path, number, 0, self.size)
 
 
 class RowOrigin(NamedTuple):
-    """Where a row comes from.
+    """The origin of a row.
 
     - `path`: the file
     - `record`: the row's number in it, from 0
-    - `start`, `stop`: the bytes it takes there, those of compressed files without compression;
-      of the whole file, where nobody knows
+    - `start`, `stop`: its range of bytes there, counted without compression; the whole file if
+      the range is unknown
     """
 
     path: str
@@ -66,23 +66,23 @@ class RowOrigin(NamedTuple):
 
 
 class Storage(Protocol):
-    """Where files are. All that a reader asks of it."""
+    """The interface that a reader needs of the place where files are stored."""
 
     def list(self, pattern: str) -> Iterable[File]:
-        """The files that a pattern matches, in any order."""
+        """Return the files that match a pattern, in any order."""
 
     def stat(self, path: str) -> File:
-        """A file as it is now; `FileNotFoundError` where there is none."""
+        """Return a file as it is now; raise `FileNotFoundError` if it doesn't exist."""
 
     def read(self, file: File, start: int, stop: int) -> bytes:
-        """The bytes from `start` to `stop`; `SourceChanged` if it isn't the file listed."""
+        """Return the bytes from `start` to `stop`; raise `SourceChanged` if the file changed."""
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        """The bytes of several ranges, which may come in one request."""
+        """Return the bytes of several ranges, possibly with one request."""
 
 
 def storage_of(path: str) -> Storage:
-    """The storage that a path or URL is on, opened once in each process."""
+    """Return the storage of a path or URL, opened once per process."""
     if is_local(path):
         return _local
     scheme, _, rest = path.partition("://")
@@ -91,7 +91,7 @@ def storage_of(path: str) -> Storage:
     if is_user and (is_http or ":" in rest.partition("@")[0]):
         raise ArgumentError(
             f"files: {scheme}://...@{host} has a password, which every listing would show; "
-            "set it in the environment"
+            "put it in the environment"
         )
     if is_http and _QUERY.search(rest):
         host_and_path = rest.partition("?")[0]
@@ -107,12 +107,12 @@ def storage_of(path: str) -> Storage:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is one of this machine."""
+    """Return whether a path is on this machine."""
     return "://" not in path or path.startswith("file://")
 
 
 def relative_path(folder: str, path: str) -> str:
-    """A name for a path: one that stays where both it and a folder beside it are moved."""
+    """Return a name for a path that is kept if the file and a nearby folder move together."""
     if is_local(path):
         found = os.path.relpath(path.removeprefix("file://"), folder)
         if not found.startswith(_FAR):
@@ -121,12 +121,12 @@ def relative_path(folder: str, path: str) -> str:
 
 
 def missing_package_error(package: str, extra: str, what: str) -> PipelineError:
-    """The error where an optional package isn't there."""
+    """Return the error for an optional package that isn't installed."""
     return PipelineError(f'{what} needs {package}: pip install "lazyckpt[{extra}]"')
 
 
 def optional_module(module: str, extra: str, what: str) -> Any:
-    """An optional package, imported; the error where it is missing names the extra."""
+    """Import an optional package; if it is missing, the error names the extra."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -134,24 +134,24 @@ def optional_module(module: str, extra: str, what: str) -> Any:
 
 
 def changed_error(file: File, now: File) -> SourceChanged:
-    """The error for a file that isn't what it was when it was listed."""
+    """Return the error for a file that has changed since it was listed."""
     return SourceChanged(f"{file.path} changed since it was listed: {describe_change(file, now)}")
 
 
 def gone_error(file: File) -> SourceChanged:
-    """The error for a file that isn't there any more."""
-    return SourceChanged(f"{file.path} is gone since it was listed")
+    """Return the error for a file that no longer exists."""
+    return SourceChanged(f"{file.path} was removed since it was listed")
 
 
 def unreadable(file: File, error: OSError) -> PipelineError:
-    """The error for a file that the system doesn't give."""
+    """Return the error for a file that the system can't read."""
     if isinstance(error, FileNotFoundError):
         return gone_error(file)
     return StorageError(f"{file.path} can't be read: {os.strerror(error.errno or 0)}")
 
 
 def check_unchanged(file: File) -> None:
-    """Raise an error for a file that isn't what it was when it was listed, or is gone."""
+    """Raise an error if a file has changed or was removed since it was listed."""
     try:
         now = storage_of(file.path).stat(file.path)
     except OSError as error:
@@ -161,7 +161,7 @@ def check_unchanged(file: File) -> None:
 
 
 def describe_change(was: File, now: File) -> str:
-    """What of a file differs, as a text."""
+    """Return a description of the difference between two versions of a file."""
     if was.size != now.size:
         return f"it had {was.size:,} bytes and has {now.size:,}"
     if was.digest and now.digest:
@@ -170,37 +170,37 @@ def describe_change(was: File, now: File) -> str:
 
 
 class _Handle:
-    """An open file, closed when nobody reads it any more."""
+    """An open file, closed when it is garbage-collected."""
 
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDONLY)
         finalize(self, os.close, self.fd).atexit = False
 
     def now(self, path: str) -> File:
-        """The file as it is."""
+        """Return the current state of the file."""
         return _file(path, os.fstat(self.fd))
 
     def has(self, file: File) -> bool:
-        """Whether it is the file that was listed."""
+        """Return whether the open file is the listed one."""
         now = os.fstat(self.fd)
         return now.st_size == file.size and str(now.st_mtime_ns) == file.version
 
 
 def open_limit() -> int:
-    """How many files a process may have open."""
+    """Return the most files that a process may have open."""
     try:
         resource: Any = import_module("resource")
-    except ImportError:  # as on Windows
+    except ImportError:  # on Windows
         return 512
     found = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    return found if found > 0 else 1 << 20  # below 0 for no limit
+    return found if found > 0 else 1 << 20  # negative if there is no limit
 
 
 _MOST_OPEN = min(1024, open_limit() // 2)  # local files that are kept open
 
 
 class LocalStorage:
-    """Files of this machine. Reads are by position, so that threads and forks may share them."""
+    """Files on this machine; reads are positional, so threads and forks may share open files."""
 
     def __init__(self) -> None:
         self._handle = lru_cache(_MOST_OPEN)(_open)
@@ -249,7 +249,7 @@ def _open(file: File) -> _Handle:
 
 
 def _absolute(path: str) -> str:
-    """A path of this machine from its root on, of which two slashes are no other one."""
+    """Return the absolute form of a local path, with exactly one slash at the front."""
     return f"/{os.path.abspath(path.removeprefix('file://')).lstrip('/')}"
 
 
@@ -257,7 +257,7 @@ def _regular(path: str, status: os.stat_result) -> File:
     if modes.S_ISDIR(status.st_mode):
         raise ArgumentError(f"files: {path} is a directory; write {os.path.join(path, '*')}")
     if not modes.S_ISREG(status.st_mode):
-        raise ArgumentError(f"files: {path} is no regular file")
+        raise ArgumentError(f"files: {path} is not a regular file")
     return _file(path, status)
 
 
@@ -266,15 +266,15 @@ def _file(path: str, status: os.stat_result) -> File:
 
 
 def inode(path: str) -> _Inode:
-    """What a file or folder is, by whatever name."""
+    """Return the identity of a file or folder, whatever its name."""
     status = os.stat(path)
     return status.st_dev, status.st_ino
 
 
 def glob_files(pattern: str) -> Iterator[str]:
-    """The paths that an absolute pattern matches, as `glob` has them, but `**` never folders.
+    """Yield the paths that match an absolute pattern, like `glob`.
 
-    Links are followed, but for those that lead to a folder above themselves.
+    `**` never yields folders. Links are followed, unless they lead to a folder above themselves.
     """
     parts = pattern.lstrip("/").split("/")
     pairs = zip(parts, ["", *parts], strict=False)
@@ -282,7 +282,10 @@ def glob_files(pattern: str) -> Iterator[str]:
 
 
 def _below(folder: str, parts: list[str], above: tuple[_Inode, ...] = ()) -> Iterator[str]:
-    """What the parts of a pattern match in a folder; `above` are those that `**` came by."""
+    """Yield the paths in a folder that match the parts of a pattern.
+
+    `above` are the folders that `**` has entered on the way.
+    """
     first, *rest = parts
     if first == "**":
         yield from _anywhere(folder, parts, above)
@@ -313,7 +316,7 @@ def _anywhere(folder: str, parts: list[str], above: tuple[_Inode, ...]) -> Itera
 
 
 def _entries(folder: str, is_hidden: bool) -> list[tuple[str, str]]:
-    """The names in a folder, and their paths, of which some may begin with a dot."""
+    """Return the names and paths in a folder, including names with a leading dot if `is_hidden`."""
     names = [name for name in os.listdir(folder) if name.startswith(".") <= is_hidden]
     return [(name, os.path.join(folder, name)) for name in names]
 
@@ -323,14 +326,14 @@ _opened: dict[tuple[int, str], Storage] = {}
 
 
 class FileObject(io.RawIOBase):
-    """A file of any storage, as Python has files; its bytes are those of the listing.
+    """A file of any storage as a Python file object; it has the bytes of the listed version.
 
     Args:
         file: The file.
-        size: How many of its bytes there are; None for all.
+        size: Number of bytes to expose; None for all.
 
     Attributes:
-        error: Why bytes could not be read, which libraries in C lose; None if they could.
+        error: The error of the last failed read, which C libraries lose; None if it succeeded.
     """
 
     error: Exception | None = None
@@ -376,7 +379,7 @@ class FileObject(io.RawIOBase):
 
 
 class ChunkStream(io.RawIOBase):
-    """Bytes that come some at a time, as Python has files that are read from the front."""
+    """A stream of chunks as a Python file object that is read from the front."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._left = chunks, memoryview(b"")

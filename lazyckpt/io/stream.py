@@ -1,4 +1,4 @@
-"""`iter_text`, `iter_jsonl`: a file from its front, for what has no random access."""
+"""`iter_text`, `iter_jsonl`: read a file from its front, if it has no random access."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ def iter_text(
     compression: Compression = "infer",
     max_record_bytes: int = MAX_RECORD,
 ) -> Iterator[str]:
-    """The lines of a file from its front, for `flat_map`, where it has no random access.
+    """Yield the lines of a file from its front, for `flat_map`, if the file has no random access.
 
-    A state has the file and how many lines were given; a resume reads that file from its
-    front, as what has no index has no nearer point. `flat_map(read_text)` enters a file that
-    has random access at the line itself. `trace` tells a line's file, number and bytes.
+    A state has the file and the number of lines yielded. Resuming reads that file from its front,
+    because a file without an index has no nearer position. If a file has random access, use
+    `flat_map(read_text)`, which resumes at the line itself. `trace` shows a line's file, number and
+    bytes.
 
     Args:
-        file: One of a listing, or a path.
-        encoding: One in which a newline is one byte.
-        errors: What becomes of bytes that are no text, as for `bytes.decode`.
-        compression: "infer" goes by the end of a name, for gzip, zstd, xz and bz2; else "none",
+        file: A file of a listing, or a path.
+        encoding: Encoding in which a newline is one byte.
+        errors: Handling of bytes that can't be decoded, as in `bytes.decode`.
+        compression: "infer" uses the suffix, for gzip, zstd, xz and bz2; alternatives are "none",
             "gzip", "zstd" or options of `lazyckpt.io.Zstd`.
-        max_record_bytes: A longer line is an error, and never in memory.
+        max_record_bytes: Most bytes of a line; a longer one is an error and is never held in
+            memory.
 
     Raises:
-        RecordError: For a line that is no text, or longer; it names the record, its offset
-            and the file. What comes next is the line behind it, which
-            `on_error="skip"` goes on with.
-        SourceChanged: The file changed since the listing.
-        PipelineError: For a compressed file that is damaged or cut off.
+        RecordError: If a line can't be decoded or is too long. The error names the record, its
+            offset and the file. The next call yields the line after it; `on_error="skip"` continues
+            there.
+        SourceChanged: If the file changed since the listing.
+        PipelineError: If a compressed file is damaged or cut.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -72,19 +74,19 @@ def iter_jsonl(
     compression: Compression = "infer",
     max_record_bytes: int = MAX_RECORD,
 ) -> Iterator[Any]:
-    """The values of a file of JSON lines from its front, as `iter_text` for lines.
+    """Yield the values of a JSON lines file from its front, like `iter_text` for lines.
 
     Args:
-        file: One of a listing, or a path.
-        loads: From the bytes of a line to a value, as for `read_jsonl`.
-        encoding: As for `read_jsonl`.
-        compression: As for `iter_text`.
-        max_record_bytes: A longer line is an error, and never in memory.
+        file: A file of a listing, or a path.
+        loads: Function from the bytes of a line to a value, as in `read_jsonl`.
+        encoding: As in `read_jsonl`.
+        compression: As in `iter_text`.
+        max_record_bytes: As in `iter_text`.
 
     Raises:
-        RecordError: For a line that is no JSON, or longer; as for lines.
-        SourceChanged: The file changed since the listing.
-        PipelineError: For a compressed file that is damaged or cut off.
+        RecordError: If a line is not valid JSON or is too long, as in `iter_text`.
+        SourceChanged: If the file changed since the listing.
+        PipelineError: If a compressed file is damaged or cut.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -102,7 +104,7 @@ def iter_jsonl(
 
 
 class _Values(Iterator[Any]):
-    """What the lines of a file are. After an error it goes on with the next one."""
+    """The decoded lines of a file; after an error, iteration continues with the next line."""
 
     goes_on = True
 
@@ -124,12 +126,12 @@ class _Values(Iterator[Any]):
         self._origin: Callable[[int, int, int], RowOrigin] | None = None
 
     def located(self) -> Iterator[tuple[Any, RowOrigin]]:
-        """The same, each with where it comes from."""
+        """Yield each value with its origin."""
         self._origin = partial(RowOrigin, self._path)
         return self
 
     def watch(self, wrap: Callable[[Callable[[bytes], Any]], Callable[[bytes], Any]]) -> None:
-        """Have the function that decodes a line wrapped: before the first one is read."""
+        """Wrap the function that decodes a line; call it before the first line is read."""
         self._decode = wrap(self._decode)
 
     def __iter__(self) -> Iterator[Any]:
@@ -164,7 +166,7 @@ class _Values(Iterator[Any]):
 
 
 def _lines(file: File, compression: str | Zstd, most: int) -> Iterator[Any]:
-    """Yield lines; of one that is longer than `most` bytes, how many it has."""
+    """Yield lines; for a line longer than `most` bytes, yield its length instead."""
     source = BufferedReader(ChunkStream(_chunks(file, compression)), CHUNK)
     for line in iter(partial(source.readline, most + 1), b""):
         if len(line) <= most:

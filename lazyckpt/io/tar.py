@@ -1,4 +1,4 @@
-"""`read_tar`: samples of tar files by number, as WebDataset lays them out."""
+"""`read_tar`: samples of tar files by number, in WebDataset's layout."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import ChunkStream, File, FileObject, storage_of
 
 _BLOCK = 512
-_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)  # types of what says more of the next member
+_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)  # types of extended headers of the next member
 _BEFORE = (*_PAX, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
-_EMPTY = (  # types without content, whatever size their headers say
+_EMPTY = (  # types without content, whatever the size in their headers
     *(tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE),
     *(tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE),
 )
-_LONGEST = 1 << 20  # bytes of one of these
+_LONGEST = 1 << 20  # most bytes of an extended header
 _NAME = re.compile(r"((?:.*/)?[^/.]+)\.([^/]+)", re.DOTALL)
-_FLUSH = 1 << 12  # samples whose places are given at once
-_SKIPPED = 1 << 20  # bytes of a stream that are passed over at once
-_BUFFER = 1 << 13  # bytes that are read at once for a header
+_FLUSH = 1 << 12  # samples whose offsets are yielded together
+_SKIPPED = 1 << 20  # bytes of a stream that are skipped per read
+_BUFFER = 1 << 13  # bytes per read of a header
 
 
 class SampleScan(ContentScan):
-    """Where samples begin: members in a row of one key, by the headers of all.
+    """The offsets of samples: consecutive members with the same key, found by reading all headers.
 
-    An archive ends with a block of zeros, as for `tarfile`, or with its last member. If it is cut
-    amid a member or a header, its last sample can't be read.
+    An archive ends with a block of zeros, as in `tarfile`, or with its last member. If it is cut
+    inside a member or a header, its last sample can't be read.
     """
 
     @property
@@ -50,7 +50,7 @@ class SampleScan(ContentScan):
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         found = 0
         for bounds in self._entries(file):
-            found = zlib.crc32(bounds.tobytes(), found)  # of what members hold nothing is read
+            found = zlib.crc32(bounds.tobytes(), found)  # the content of members isn't read
             yield bounds
         return found
 
@@ -83,20 +83,20 @@ class SampleScan(ContentScan):
         size = self.content(file).size(file)
         try:
             is_ended = end == size > 0 or (end < size and self._is_end(file, end, size))
-        except Damaged:  # so that the last sample may have had more members
+        except Damaged:  # the last sample may have had more members
             if not end:
                 raise
             yield size
             return
         if not (end or is_ended):
-            raise RecordError(f"{file.path}: it doesn't begin with a header of tar")
+            raise RecordError(f"{file.path}: it doesn't begin with a tar header")
         if end <= size:
             yield end
         if not is_ended:
             yield size
 
     def _is_end(self, file: File, end: int, size: int) -> bool:
-        """Whether an archive says that it ends, where there is no header."""
+        """Return whether a block without a header marks the end of the archive."""
         (block,) = self.content(file).read_ranges(file, [(end, min(end + _BLOCK, size))])
         return not any(block)
 
@@ -104,9 +104,8 @@ class SampleScan(ContentScan):
 class _Member(NamedTuple):
     """A member of an archive.
 
-    - `start`, `data`, `stop`: where its first header begins, and its content, and where its last
-      block ends
-    - `size`: bytes of its content, as they are stored
+    - `start`, `data`, `stop`: the offsets of its first header, its content, and its end
+    - `size`: bytes of its content as stored
     """
 
     name: str
@@ -119,7 +118,7 @@ class _Member(NamedTuple):
 
 
 def _members(source: io.BufferedIOBase) -> Iterator[_Member]:
-    """Members, up to where there is no header. They aren't kept, as `TarFile` keeps them."""
+    """Yield members until there is no header; unlike `TarFile`, keep none of them."""
     stop = 0
     while (member := _member(source, stop)) is not None:
         _skip(source, member.stop - member.data)
@@ -128,7 +127,7 @@ def _members(source: io.BufferedIOBase) -> Iterator[_Member]:
 
 
 def _member(source: io.BufferedIOBase, start: int) -> _Member | None:
-    """The member whose first header begins here; None if there is none."""
+    """Return the member whose first header begins here; None if there is none."""
     at, said = start, dict[str, str]()
     try:
         while (header := _header(block := source.read(_BLOCK))).type in _BEFORE:
@@ -143,7 +142,7 @@ def _member(source: io.BufferedIOBase, start: int) -> _Member | None:
         size = int(said.get("size", header.size))
         at += _BLOCK
         is_more = header.type == tarfile.GNUTYPE_SPARSE and block[482]
-        while is_more:  # of its map
+        while is_more:  # more blocks of its map
             block = source.read(_BLOCK)
             at += _BLOCK
             is_more = len(block) == _BLOCK and block[504]
@@ -165,12 +164,12 @@ def _header(block: bytes) -> tarfile.TarInfo:
 
 
 def _pax(content: bytes) -> dict[str, str]:
-    """The values of an extended header by their names."""
+    """Return the values of an extended header by name."""
     found = {}
     while content.strip(b"\0"):
         length = int(content.partition(b" ")[0])
         if not 0 < length <= len(content):
-            raise ValueError("a length that is none")
+            raise ValueError("an invalid length")
         name, _, value = content[:length].partition(b" ")[2].removesuffix(b"\n").partition(b"=")
         found[_text(name)] = _text(value)
         content = content[length:]
@@ -190,7 +189,7 @@ def _padded(size: int) -> int:
 
 
 def _skip(source: io.BufferedIOBase, count: int) -> None:
-    """Pass over bytes, as far as there are any."""
+    """Skip bytes, or all that are left."""
     if source.seekable():
         source.seek(count, io.SEEK_CUR)
         return
@@ -199,7 +198,7 @@ def _skip(source: io.BufferedIOBase, count: int) -> None:
 
 
 def _energon(file: File) -> NDArray[Any] | None:
-    """Where samples begin, by the index of Megatron Energon beside a file, if there is one."""
+    """Return the offsets in the Megatron Energon index next to a file; None if there is none."""
     if not file.path.endswith(".tar"):
         return None
     path = f"{file.path}.idx"
@@ -211,18 +210,18 @@ def _energon(file: File) -> NDArray[Any] | None:
     found = np.frombuffer(content[: len(content) // 8 * 8], "<i8")
     is_whole = len(found) > 1 and len(content) % 8 == 0 and bool((np.diff(found) > 0).all())
     if not is_whole or found[0] % _BLOCK or found[-1] > file.size:
-        raise RecordError(f"{path}: no index of {file.path}, or of another version of it")
+        raise RecordError(f"{path}: not an index of {file.path}, or of a different version of it")
     return found
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The key and the extension of a file, both empty if it is of no sample."""
+    """Return the key and the extension of a member; both are empty if it belongs to no sample."""
     found = _NAME.fullmatch(name)
     return (found[1], found[2].lower()) if found else ("", "")
 
 
 class _Samples(Records[dict[str, Any]]):
-    """Samples, as dicts of bytes."""
+    """Samples as dicts of bytes."""
 
     reader = "read_tar"
 
@@ -257,7 +256,7 @@ class _Samples(Records[dict[str, Any]]):
             info = archive.getmembers()[0]
             if info.size > most:
                 raise ValueError(
-                    f"{member.name!r} has {info.size:,} bytes, most of them in holes, and "
+                    f"{member.name!r} has {info.size:,} bytes with its holes, and "
                     f"max_record_bytes is {self.options.max_record_bytes:,}"
                 )
             part = archive.extractfile(info)
@@ -273,18 +272,19 @@ def read_tar(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Rows[dict[str, Any]]:
-    """The samples of tar files, by number, as WebDataset has them: dicts of bytes.
+    """Read the samples of tar files in WebDataset's layout, by number, as dicts of bytes.
 
-    Members in a row whose names are alike up to the first dot are a sample: `dir/7.jpg` and
-    `dir/7.seg.png` are `{"__key__": "dir/7", "jpg": ..., "seg.png": ...}`, extensions in lower
-    case. Members without a dot, folders and links are left out. An archive ends at its first block
-    of zeros, as for `tarfile`, even if a second archive follows. Decoding is `map`'s. A `.tar.idx`
-    of Megatron Energon beside a file is read in place of an index.
+    Consecutive members whose names agree up to the first dot are a sample: `dir/7.jpg` and
+    `dir/7.seg.png` are `{"__key__": "dir/7", "jpg": ..., "seg.png": ...}`, with extensions in lower
+    case. Members without a dot, folders and links are skipped. An archive ends at its first block
+    of zeros, as in `tarfile`, even if a second archive follows. Decode the bytes with `map`. If a
+    `.tar.idx` of Megatron Energon is next to a file, it is used instead of an index.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Raises:
-        RecordError: A file is no tar file; or a sample is cut, or has two members of one extension.
+        RecordError: If a file is not a tar file, or a sample is cut or has two members with the
+            same extension.
 
     >>> import lazyckpt as lz
     >>> import io, tarfile

@@ -28,17 +28,17 @@ from lazyckpt.io.storage import File
 
 _NEWLINE = 10
 _IS_SPACE = np.isin(np.arange(256), list(b" \t\r\n\v\f"))
-_HEAD = 1 << 16  # bytes of a first record that are looked at
-_BETWEEN = token_hex(8)  # what no file that is there already holds
-_WHOLE = {"utf-8", "utf8", "ascii", "latin-1"}  # of which lines may be decoded all at once
+_HEAD = 1 << 16  # most bytes of a first record that are checked
+_BETWEEN = token_hex(8)  # a random string that no existing file contains
+_WHOLE = {"utf-8", "utf8", "ascii", "latin-1"}  # encodings whose lines may be decoded together
 
 
 @dataclass(frozen=True)
 class LineScan(ContentScan):
-    """Where lines begin, by a search for newlines.
+    """The offsets of lines, found by a search for newlines.
 
-    Of JSON those without content are no rows, but a part of the next one's bytes, and a file of
-    one value over several lines is refused.
+    In JSON, blank lines are not rows but part of the next row's bytes. A file that is one JSON
+    value over several lines is rejected.
     """
 
     is_json: bool = False
@@ -50,7 +50,7 @@ class LineScan(ContentScan):
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
         chunks = ChecksummedChunks(self.chunks(file))
-        first, count = 0, 0  # where the first row ends, and how many there are
+        first, count = 0, 0  # end of the first row, number of rows
         for ends in self._ends(chunks):
             if len(ends):
                 first, count = first or int(ends[0]), count + len(ends)
@@ -60,9 +60,9 @@ class LineScan(ContentScan):
         return chunks.sum
 
     def _ends(self, chunks: Iterator[bytes]) -> Iterator[NDArray[Any]]:
-        """Where lines end that are rows."""
-        passed, bound = 0, 0  # bytes read, and where the line at hand begins
-        is_blank = True  # so far
+        """Yield the ends of lines that are rows."""
+        passed, bound = 0, 0  # bytes read, start of the current line
+        is_blank = True  # True if the current line is blank up to here
         for chunk in chunks:
             values = np.frombuffer(chunk, np.uint8)
             ends = kept = np.flatnonzero(values == _NEWLINE) + 1
@@ -82,30 +82,30 @@ class LineScan(ContentScan):
             yield np.array([passed], np.uint64)
 
     def _check(self, file: File, first: int, count: int) -> None:
-        """Raise an error for a file that holds one value, by its first row."""
+        """Raise an error if a file is a single JSON value, judging by its first row."""
         try:
             (head,) = self.content(file).read_ranges(file, [(0, min(first, _HEAD))])
-        except Damaged:  # which shows when the row is read
+        except Damaged:  # reading the row raises it again
             return
         head = head.strip().removeprefix(codecs.BOM_UTF8)
         is_open = count > 1 and first <= _HEAD and head.endswith((b"[", b"{", b","))
         is_array = count == 1 and ".json" in PurePosixPath(file.path).suffixes
         if (is_open and head.startswith((b"[", b"{"))) or (is_array and head.startswith(b"[")):
             raise RecordError(
-                f"{file.path}: it is one value of JSON, and no lines of it; json.load reads it, "
-                "whose items are data for source, and jq -c '.[]' writes a line for each"
+                f"{file.path}: it is a single JSON value, not JSON lines; read it with json.load "
+                "and pass its items to source, or convert it by jq -c '.[]'"
             )
 
 
 def without_end(record: bytes) -> bytes:
-    """A line without the newline at its end."""
+    """Return a line without its newline."""
     if record.endswith(b"\n"):
         return record[:-2] if record.endswith(b"\r\n") else record[:-1]
     return record
 
 
 def encoding_check(value: Any) -> str:
-    """An encoding in which lines can be told apart."""
+    """Accept an encoding in which lines can be told apart."""
     try:
         if b"\n".decode(value) == "\n":
             return str(value)
@@ -115,16 +115,16 @@ def encoding_check(value: Any) -> str:
 
 
 def errors_check(value: Any) -> str:
-    """What `bytes.decode` takes for `errors`."""
+    """Accept a value for `errors` of `bytes.decode`."""
     try:
         codecs.lookup_error(value)
         return str(value)
     except (LookupError, TypeError):
-        raise Unfit("one of Python's ways to handle errors, such as 'replace'") from None
+        raise Unfit("one of Python's error handlers, such as 'replace'") from None
 
 
 class TextRows(Records[str]):
-    """Lines as texts."""
+    """Lines as strings."""
 
     reader = "read_text"
 
@@ -150,7 +150,7 @@ class TextRows(Records[str]):
 
 
 class JsonRows(Records[Any]):
-    """Lines as what their JSON says."""
+    """Lines parsed as JSON."""
 
     reader = "read_jsonl"
 
@@ -183,7 +183,7 @@ def is_utf8(encoding: str) -> bool:
 
 
 def json_decoder(loads: Callable[[Any], Any], encoding: str) -> Callable[[bytes], Any]:
-    """What makes a value of a line; `loads` has it without what is around the value."""
+    """Return a function from a line to a value; it passes `loads` the line without white space."""
     return partial(_from_json, loads, None if is_utf8(encoding) else encoding)
 
 
@@ -193,33 +193,33 @@ def _from_json(loads: Callable[[Any], Any], encoding: str | None, line: bytes) -
 
 
 def _loaded_at_once(loads: Callable[[bytes], Any], lines: bytes) -> list[Any]:
-    """What lines of JSON say, as one array; nothing, where they aren't one value each.
+    """Parse lines of JSON as one array; return nothing unless each line is one value.
 
-    Between any two stands a text that nobody could write: where each of these is an item of
-    the array, each line is one.
+    A random string is inserted between lines. If each of these strings is an item of the array,
+    each line is one value.
     """
     between = b',"%b",' % _BETWEEN.encode()
     end = b"0]" if lines.endswith(b"\n") else between + b"0]"
     try:
         found = loads(b"".join((b"[", lines.replace(b"\n", between), end)))
-    except Exception:  # which line is to blame shows when each is read alone
+    except Exception:  # reading lines one by one finds the bad one
         return []
     size = len(found) // 2
     return found[:-1:2] if found[1::2].count(_BETWEEN) == size else []
 
 
 def plain_loads(record: bytes | str) -> Any:
-    """What JSON says, by the standard library; `NaN` is none, as the standard has it."""
+    """Parse JSON with the standard library; `NaN` is an error, as in the JSON standard."""
     text = record if isinstance(record, str) else str(record, "utf-8")
     return json.loads(text, parse_constant=_no_constant)
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def json_loads() -> Callable[[Any], Any]:
-    """What `plain_loads` makes of JSON, sooner if msgspec is installed."""
+    """Return a function equivalent to `plain_loads`, faster if msgspec is installed."""
     try:
         return partial(_as_plain, import_module("msgspec").json.decode)
     except ImportError:
@@ -227,10 +227,10 @@ def json_loads() -> Callable[[Any], Any]:
 
 
 def _as_plain(loads: Callable[[Any], Any], record: bytes | str) -> Any:
-    """What msgspec says, which refuses some of JSON, such as lone surrogates."""
+    """Parse JSON with msgspec, or `plain_loads` if it rejects a value, such as lone surrogates."""
     try:
         return loads(record)
-    except Exception:  # of its own kinds, which versions have others of
+    except Exception:  # its error types differ between versions
         return plain_loads(record)
 
 
@@ -245,18 +245,18 @@ def read_text(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Rows[str]:
-    """The lines of text files, by number, without their `\\n` or `\\r\\n`.
+    """Read the lines of text files, by number, without their `\\n` or `\\r\\n`.
 
-    A blank line is a row; a last line needs no newline.
+    A blank line is a row. The last line needs no newline.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        encoding: One in which a newline is one byte.
-        errors: What becomes of bytes that are no text, as for `bytes.decode`.
+        encoding: Encoding in which a newline is one byte.
+        errors: Handling of bytes that can't be decoded, as in `bytes.decode`.
 
     Raises:
-        RecordError: A line is no text.
+        RecordError: If a line can't be decoded.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -284,22 +284,22 @@ def read_jsonl(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Rows[Any]:
-    """The values of JSON lines files, by number.
+    """Read the values of JSON lines files, by number.
 
-    Blank lines are no rows; a last line needs no newline. A byte order mark in front of a value is
-    none of it.
+    Blank lines are skipped. The last line needs no newline. A byte order mark before a value is
+    ignored.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        loads: From the bytes of a line to a row, without the white space around them; from a str
-            where `encoding` isn't "utf-8". By default what the standard library makes of it, but
-            for `NaN`, which is no JSON; sooner if msgspec is installed.
-        encoding: One in which a newline is one byte.
+        loads: Function from the bytes of a line, without surrounding white space, to a row. It gets
+            a str if `encoding` isn't "utf-8". By default the standard library's parser, except that
+            `NaN` is an error; faster if msgspec is installed.
+        encoding: Encoding in which a newline is one byte.
 
     Raises:
-        RecordError: A file is one value over several lines, or an array in a `.json`; or a line is
-            no JSON.
+        RecordError: If a file is one value over several lines, or an array in a `.json`, or if a
+            line is not valid JSON.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -21,13 +21,13 @@ from lazyckpt.io.rows import Rows
 from lazyckpt.io.storage import File, optional_module
 
 _HEADER = struct.Struct("<QI")  # a length, and its checksum
-_AROUND = 16  # bytes of a record that aren't its content
-_NOWHERE = 1 << 80  # where no record begins
+_AROUND = 16  # bytes of a record around its content
+_NOWHERE = 1 << 80  # an offset after any file
 
 
 @cache
 def _crc32c() -> Callable[[bytes], int]:
-    """What makes a checksum, CRC-32C (Castagnoli, 1993)."""
+    """Return a function for the checksum CRC-32C (Castagnoli, 1993)."""
     found: Callable[[bytes], int] = optional_module(
         "google_crc32c", "tfrecord", "read_tfrecord"
     ).value
@@ -35,21 +35,21 @@ def _crc32c() -> Callable[[bytes], int]:
 
 
 def _masked(checksum: int) -> int:
-    """A checksum as these files have it."""
+    """Return a checksum as TFRecord files store it."""
     return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @lru_cache(1 << 12)  # as lengths recur
 def _length(header: bytes) -> int:
-    """How long the content of a record is; an error where that isn't known."""
+    """Return the length of a record's content; raise an error if its checksum is wrong."""
     length, expected = _HEADER.unpack(header)
     if _masked(_crc32c()(header[:8])) != expected:
-        raise ValueError("the checksum of its length is wrong; what follows can't be read")
+        raise ValueError("the checksum of its length is wrong; the rest can't be read")
     return int(length)
 
 
 class RecordScan(ContentScan):
-    """Where records begin. What follows a length that is wrong is one record."""
+    """The offsets of records; after a wrong length, the rest of the file is one record."""
 
     @property
     def name(self) -> str:
@@ -58,9 +58,9 @@ class RecordScan(ContentScan):
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         yield np.zeros(1, np.uint64)
         chunks = ChecksummedChunks(self.content(file).chunks(file))
-        at = end = passed = 0  # where a record begins, the last one ends, and bytes that were read
+        at = end = passed = 0  # start of the next record, end of the last one, bytes read
         tail = b""
-        for chunk in chunks:  # to its end: pieces are noted on the way
+        for chunk in chunks:  # to the end of the file: pieces are noted on the way
             data, begin = tail + chunk, passed - len(tail)
             passed += len(chunk)
             ends = [at] if end < at <= passed else []
@@ -83,7 +83,7 @@ class RecordScan(ContentScan):
 
 
 class _TFRecords(Records[bytes]):
-    """Contents of records."""
+    """Contents of records as bytes."""
 
     reader = "read_tfrecord"
 
@@ -117,8 +117,8 @@ def read_tfrecord(
 ) -> Rows[bytes]:
     """Read the records of TFRecord files, by number, as bytes.
 
-    Parse their content, such as a `tf.train.Example`, by `map`. It needs google-crc32c,
-    `lazyckpt[tfrecord]`, and no TensorFlow.
+    Parse their content, such as a `tf.train.Example`, with `map`. This needs google-crc32c,
+    `lazyckpt[tfrecord]`, but not TensorFlow.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
@@ -127,8 +127,8 @@ def read_tfrecord(
             its length is always compared.
 
     Raises:
-        RecordError: A record is cut, or has a wrong checksum. What follows a wrong length is one
-            record.
+        RecordError: If a record is cut, or a checksum is wrong. After a wrong length, the rest of
+            the file is one record.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -1,4 +1,4 @@
-"""`read_tokens`: rows of tokens, out of files of nothing but numbers."""
+"""`read_tokens`: rows of tokens, from files of plain numbers."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File, FileObject, storage_of
 
 _MAGIC = b"MMIDIDX\x00\x00"
-_HEADER = struct.Struct("<9sQBQQ")  # of an index of Megatron's: with version, type and two counts
+_HEADER = struct.Struct("<9sQBQQ")  # of a Megatron index: magic, version, type and two counts
 MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
 
-_LLM_C = struct.Struct("<3i")  # what a file of llm.c begins with: a magic number, version, count
+_LLM_C = struct.Struct("<3i")  # start of a file of llm.c: a magic number, version, count
 _LLM_C_SIZE, _LLM_C_MAGIC = 1024, {20240520, 20240801}  # bytes before its tokens
 
-_NPY = 1 << 16  # bytes that hold the header of an array, of which NumPy reads no more than 10,000
+_NPY = 1 << 16  # bytes that hold the header of an array; NumPy reads at most 10,000
 
 
 class TokenPart(NamedTuple):
-    """Where numbers are in a file.
+    """The location of numbers in a file.
 
     - `dtype`: their type
-    - `start`: the byte where the first one is
-    - `size`: how many
-    - `length`: how many are a row; 0 for documents
-    - `stride`: how many there are from the beginning of one row to that of the next
-    - `megatron`: the index beside it, if there is one
+    - `start`: byte offset of the first one
+    - `size`: how many there are
+    - `length`: how many are in a row; 0 for documents
+    - `stride`: how many there are from the start of one row to the start of the next
+    - `megatron`: the index next to the file, if there is one
     """
 
     dtype: np.dtype[Any]
@@ -53,11 +53,11 @@ class TokenPart(NamedTuple):
 
 
 class TokenRows(Rows[NDArray[Any]]):
-    """Rows of tokens as arrays: of one length, one every `stride` tokens, or documents.
+    """Rows of tokens as arrays: rows of one length, starting every `stride` tokens, or documents.
 
     Args:
         files: The files.
-        parts: Where tokens are in each of them.
+        parts: Location of the tokens in each file.
         arguments: The reader's arguments; None for those at their defaults.
     """
 
@@ -80,7 +80,7 @@ class TokenRows(Rows[NDArray[Any]]):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How many tokens each row has, of shape `(n,)`, for `plan_packing`; no token is read."""
+        """The number of tokens per row, of shape `(n,)`, for `plan_packing`; reads no tokens."""
         found = [
             np.full(end - begin, part.length) if part.length else np.diff(_documents(file, part))
             for file, part, (begin, end) in zip(
@@ -122,36 +122,37 @@ def _part(file: File, dtype: np.dtype[Any] | None, offset: int, name: str | None
         return _member(file, name)
     index = _index_of(file)
     if index is not None and offset:
-        raise ArgumentError(f"read_tokens: {index.path} says where tokens are; offset={offset} too")
+        raise ArgumentError(
+            f"read_tokens: {index.path} defines where tokens are; remove offset={offset}"
+        )
     found = dtype if index is None else _header(index)[0]
     if found is None:
         raise ArgumentError(
-            f"read_tokens: {file.path} doesn't say of what type its tokens are: "
-            'give dtype="uint16"'
+            f'read_tokens: {file.path} doesn\'t store the type of its tokens: pass dtype="uint16"'
         )
     size = file.size - offset
     if size < 0 or size % found.itemsize:
-        raise RecordError(f"{file.path}: {size:,} bytes are no whole number of {found.name}")
+        raise RecordError(f"{file.path}: {size:,} bytes are not a whole number of {found.name}")
     if index is None and file.size >= _LLM_C_SIZE:
         _check_llm_c(file, found, offset)
     return TokenPart(found, offset, size // found.itemsize, megatron=index)
 
 
 def _check_llm_c(file: File, dtype: np.dtype[Any], offset: int) -> None:
-    """Raises an error for a header of llm.c that is read as tokens, or says another number."""
+    """Raise an error if a header of llm.c would be read as tokens, or has a wrong count."""
     head = storage_of(file.path).read(file, 0, _LLM_C.size)
     magic, _, count = _LLM_C.unpack(head)
     if magic in _LLM_C_MAGIC and offset < _LLM_C_SIZE:
         raise ArgumentError(
-            f"read_tokens: {file.path} begins with a header of llm.c: give offset={_LLM_C_SIZE}"
+            f"read_tokens: {file.path} begins with a header of llm.c: pass offset={_LLM_C_SIZE}"
         )
     size = (file.size - offset) // dtype.itemsize
     if magic in _LLM_C_MAGIC and offset == _LLM_C_SIZE and count != size:
-        raise RecordError(f"{file.path}: its header says {count:,} tokens, and it has {size:,}")
+        raise RecordError(f"{file.path}: its header says {count:,} tokens, but it has {size:,}")
 
 
 def _array(file: File, start: int) -> TokenPart:
-    """What the header of NumPy's format says, which begins at byte `start` of a file."""
+    """Return the location of an array whose NumPy header begins at byte `start` of a file."""
     stop = min(start + _NPY, file.size)
     source = io.BytesIO(storage_of(file.path).read(file, start, stop))
     with decoding(file):
@@ -174,24 +175,24 @@ def _array(file: File, start: int) -> TokenPart:
 
 
 def _member(file: File, name: str | None) -> TokenPart:
-    """Where an array of an `.npz` is, which must not be compressed."""
+    """Return the location of an uncompressed array in an `.npz`."""
     source = FileObject(file)
     with decoding(file):
         try:
             members = zipfile.ZipFile(source).infolist()
         except Exception as error:
-            raise source.error or error from error  # zipfile takes a failing disk for no archive
+            raise source.error or error from error  # zipfile blames the archive for a failing disk
     found = {each.filename.removesuffix(".npy"): each for each in members}
     chosen = name if name is not None or len(found) != 1 else next(iter(found))
     if chosen not in found:
         raise ArgumentError(
-            f"read_tokens: name must be that of an array in {file.path}, one of {[*found]}, "
+            f"read_tokens: name must be an array in {file.path}, one of {[*found]}, "
             f"got name={name!r}"
         )
     info = found[chosen]
     if info.compress_type != zipfile.ZIP_STORED:
         raise ArgumentError(
-            f"read_tokens: {chosen!r} in {file.path} is compressed: numpy.savez makes one that "
+            f"read_tokens: {chosen!r} in {file.path} is compressed: numpy.savez writes one that "
             "isn't"
         )
     with decoding(file):
@@ -201,7 +202,7 @@ def _member(file: File, name: str | None) -> TokenPart:
 
 
 def _index_of(file: File) -> File | None:
-    """The index that Megatron has beside a file of tokens."""
+    """Return the Megatron index next to a file of tokens; None if there is none."""
     if not file.path.endswith(".bin"):
         return None
     path = f"{file.path.removesuffix('.bin')}.idx"
@@ -212,15 +213,15 @@ def _index_of(file: File) -> File | None:
 
 
 def _header(index: File) -> tuple[np.dtype[Any], int, int]:
-    """The type of tokens, and the numbers of sequences and of bounds of documents."""
+    """Return the type of tokens, the number of sequences and the number of document bounds."""
     found = storage_of(index.path).read(index, 0, min(_HEADER.size, index.size))
     magic, version, kind, sequences, bounds = _HEADER.unpack(found.ljust(_HEADER.size, b"\0"))
     if (magic, version) != (_MAGIC, 1) or not 0 < kind < len(MEGATRON_TYPES):
-        raise RecordError(f"{index.path}: no index of Megatron's, or of another version")
+        raise RecordError(f"{index.path}: not a Megatron index, or of a different version")
     size = index.size - _HEADER.size - 12 * sequences - 8 * bounds
-    if size not in (0, sequences):  # of several modes it has a byte for each
+    if size not in (0, sequences):  # an index with modes has a byte per sequence
         raise RecordError(
-            f"{index.path}: it is cut, or of another format: {sequences:,} sequences and "
+            f"{index.path}: it is cut, or of a different format: {sequences:,} sequences and "
             f"{bounds:,} bounds of documents don't take {index.size:,} bytes"
         )
     return np.dtype(MEGATRON_TYPES[kind]), sequences, bounds
@@ -228,12 +229,12 @@ def _header(index: File) -> tuple[np.dtype[Any], int, int]:
 
 @lru_cache(maxsize=256)
 def _documents(file: File, part: TokenPart) -> NDArray[np.int64]:
-    """Where documents begin among the tokens of a file, and the last one ends."""
+    """Return the offsets of documents among the tokens of a file, and the end of the last."""
     index, dtype = part.megatron, part.dtype
     if index is None:
         raise ArgumentError(
-            f"read_tokens: {file.path} doesn't say where documents end: give length, the number "
-            "of tokens in a row"
+            f"read_tokens: {file.path} doesn't store where documents end: pass length, the number "
+            "of tokens per row"
         )
     _, sequences, bounds = _header(index)
     content = storage_of(index.path).read(index, _HEADER.size, index.size)
@@ -243,19 +244,19 @@ def _documents(file: File, part: TokenPart) -> NDArray[np.int64]:
     begins = np.concatenate([[0], np.cumsum(lengths)])
     is_rising = (lengths >= 0).all() and np.array_equal(begins[:-1] * dtype.itemsize, starts)
     if not is_rising or begins[-1] * dtype.itemsize != file.size:
-        raise RecordError(f"{index.path}: its sequences aren't those of {file.path}")
+        raise RecordError(f"{index.path}: its sequences don't fit {file.path}")
     ends = [*documents[:1], *documents[-1:]]
     if ends != [0, sequences] or (np.diff(documents) < 0).any():
         raise RecordError(
-            f"{index.path}: its documents don't hold its {sequences:,} sequences: their bounds "
-            f"must rise from 0 to that, and are {documents}"
+            f"{index.path}: its documents don't cover its {sequences:,} sequences: their bounds "
+            f"must rise from 0 to that number, and are {documents}"
         )
     found: NDArray[np.int64] = begins[documents]
     return found
 
 
 def megatron_index(dtype: np.dtype[Any], lengths: Sequence[int]) -> bytes:
-    """The index that Megatron has beside tokens: of documents of such lengths, a sequence each."""
+    """Return a Megatron index for documents of these lengths, with one sequence each."""
     kind, size = MEGATRON_TYPES.index(dtype.str.lstrip("|")), len(lengths)
     starts = np.cumsum([0, *lengths], dtype="<i8")[:-1] * dtype.itemsize
     parts = [np.array(lengths, "<i4"), starts, np.arange(size + 1, dtype="<i8")]
@@ -264,7 +265,7 @@ def megatron_index(dtype: np.dtype[Any], lengths: Sequence[int]) -> bytes:
 
 
 def numbers_check(value: Any) -> np.dtype[Any]:
-    """Checks a type of numbers; it is then little endian."""
+    """Accept a type of numbers; return it as little endian."""
     try:
         found = np.dtype(value)
     except TypeError:
@@ -290,34 +291,35 @@ def read_tokens(
     offset: int = 0,
     name: str | None = None,
 ) -> TokenRows:
-    """Read rows of tokens, by number: of `length` each, or documents.
+    """Read rows of tokens, by number: `length` tokens each, or documents.
 
-    It reads files of plain numbers (`.bin`), those of Megatron with an `.idx` beside them,
-    `.npy`, and `.npz` that isn't compressed. Rows are read-only arrays. No row spans two files: at
-    the end of a file, fewer than `length` tokens are left out. An index has to fit its file, byte
-    for byte; nothing holds a checksum of the tokens.
+    Supported files are plain numbers (`.bin`), Megatron's with an `.idx` next to them, `.npy`, and
+    uncompressed `.npz`. Rows are read-only arrays. No row spans two files: fewer than `length`
+    tokens at the end of a file are dropped. An index must fit its file, byte for byte. The tokens
+    have no checksum.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
         length: Number of tokens per row. None for the documents of the `.idx`, and for the rows
-            of arrays in two dimensions.
-        stride: Number of tokens from the beginning of one row to that of the next; by default
-            `length`. With `length=1025, stride=1024` each row has the first
-            token of the next one too, as its last target.
-        dtype: The type of plain numbers, little endian, such as "uint16". Others say theirs.
-        offset: How many bytes there are before plain numbers, such as 1024 in files of llm.c.
-        name: The array's in an `.npz`, if there are several.
+            of two-dimensional arrays.
+        stride: Number of tokens from the start of one row to the start of the next; by default
+            `length`. With `length=1025, stride=1024` each row ends with the first token of the next
+            row, as its last target.
+        dtype: Type of plain numbers, little endian, such as "uint16". Other formats store theirs.
+        offset: Number of bytes before plain numbers, such as 1024 in files of llm.c.
+        name: Name of the array in an `.npz`, if there are several.
 
     Returns:
-        The rows; `rows.lengths` is how many tokens each has, for `plan_packing`.
+        The rows; `rows.lengths` is the number of tokens per row, for `plan_packing`.
 
     Raises:
-        ArgumentError: A file needs `length`, `dtype` or `name`, or its array has another shape.
-        RecordError: A file is cut, or an index is not that of its file.
+        ArgumentError: If a file needs `length`, `dtype` or `name`, or its array has an unsupported
+            shape.
+        RecordError: If a file is cut, or an index doesn't fit its file.
 
     Memory:
-        As of all readers, and 8 bytes for each document, of up to 256 files.
+        As in all readers, and 8 bytes per document for up to 256 files.
 
     >>> import lazyckpt as lz
     >>> import numpy as np
@@ -335,7 +337,7 @@ def read_tokens(
     passed = checked("read_tokens", "offset", offset, natural)
     key = checked("read_tokens", "name", name, optional(_text))
     if step is not None and size is None:
-        raise ArgumentError(f"read_tokens: stride={step} is given, and no length")
+        raise ArgumentError(f"read_tokens: stride={step} needs length")
     listed = as_files(files, "read_tokens")
     parts = [_part(file, kind, passed, key) for file in listed]
     if size is not None:

@@ -1,4 +1,4 @@
-"""What writes rows to files: JSON lines in frames of zstd, Parquet, tar, tokens."""
+"""Writers of rows to files: JSON lines in zstd frames, Parquet, tar, tokens."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from lazyckpt.io.storage import optional_module
 from lazyckpt.io.tar import split_name
 from lazyckpt.io.tokens import megatron_index
 
-FRAME = 1 << 20  # bytes of rows in a frame of zstd, as long as none is longer
-_LONGEST = 1 << 22  # bytes of one row in a frame
-_GROUP = 1 << 22  # bytes of rows in a row group of Parquet, before it is compressed
+FRAME = 1 << 20  # bytes after which a frame of zstd ends
+_LONGEST = 1 << 22  # most bytes of a frame
+_GROUP = 1 << 22  # bytes of rows in a row group of Parquet, before compression
 _SKIPPABLE, _SEEKABLE = 0x184D2A5E, 0x8F92EAB1  # magic numbers of zstd's seekable format
 
 
 class Writer(Protocol):
-    """What writes rows to files of a format.
+    """A writer of rows to files of one format.
 
-    - `suffixes`: how the names of the files end, of which all together hold the rows; that
-      with the rows themselves is the first
+    - `suffixes`: the suffixes of the files that hold rows together; the first file has the rows
+      themselves
     """
 
     suffixes: tuple[str, ...]
 
     def write(self, rows: Iterable[Any], first: int, *paths: str) -> None:
-        """Write rows, of which `first` is the number of the first one, to a path a suffix."""
+        """Write rows, numbered from `first`, to one path per suffix."""
 
 
 class Unwritable(PipelineError, ValueError):
-    """A row can't be written in the format; the message says which."""
+    """A row can't be written in the format; the message names the row."""
 
 
 def encoded(rows: Iterable[Any], first: int, encode: Callable[[Any], Any]) -> Iterator[Any]:
-    """What rows are in a format; an error says which row it is of."""
+    """Yield encoded rows; an error names its row."""
     for number, row in enumerate(rows, first):
         try:
             found = encode(row)
@@ -58,26 +58,26 @@ def encoded(rows: Iterable[Any], first: int, encode: Callable[[Any], Any]) -> It
 
 
 def to_json(row: Any) -> bytes:
-    """A row as one line of JSON, the newline included."""
+    """Return a row as one line of JSON, newline included."""
     text = json.dumps(
         row, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
     )
     content = f"{text}\n".encode()
     found = json.loads(content)
     if not _is_same(row, found):
-        raise ValueError(f"it would be read as {brief(found)}; make it JSON by map")
+        raise ValueError(f"it would be read as {brief(found)}; convert it to JSON by map")
     return content
 
 
 def _plain(value: Any) -> Any:
-    """What NumPy has as values, in Python."""
+    """Convert values of NumPy to Python."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no JSON; make it some by map")
+    raise TypeError(f"{type(value).__name__} is not JSON; convert it by map")
 
 
 class JsonLinesWriter:
-    """JSON lines in zstd's seekable format: frames of whole rows, and a table of them.
+    """JSON lines in zstd's seekable format: frames of whole rows, and a table of the frames.
 
     github.com/facebook/zstd, contrib/seekable_format/zstd_seekable_compression_format.md
     """
@@ -98,7 +98,7 @@ class JsonLinesWriter:
 
 
 def _frames(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole rows of some MiB, and parts of one that is larger."""
+    """Yield whole rows of a few MiB in all, and a row that is larger in parts."""
     found = bytearray()
     for line in chain(lines, [b""]):
         found += line
@@ -109,13 +109,13 @@ def _frames(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class ParquetWriter:
-    """Parquet, of row groups of some MiB. All files have the columns and types of the first.
+    """Parquet with row groups of a few MiB; all files have the columns and types of the first.
 
-    What was written is read again and compared, so that no value is cast to another one.
+    Written files are read again and compared, so that no value is silently cast to a different one.
 
     Args:
-        folder: Where the files are.
-        schema: That of all files; None for that of the rows of the first one.
+        folder: Folder of the files.
+        schema: Schema of all files; None to take it from the rows of the first file.
     """
 
     suffixes: tuple[str, ...] = (".parquet",)
@@ -152,7 +152,7 @@ class ParquetWriter:
         self._schema = schema
 
     def _save(self, columns: dict[str, list[Any]], out: Any) -> Any:
-        """Write columns and read them again; an error where they are others. The schema so far."""
+        """Write columns, read them again, and raise an error if they differ; return the schema."""
         arrays = [self._array(name, values) for name, values in columns.items()]
         table = self._arrow.table(arrays, names=[*columns])
         size = max(1, len(table) * _GROUP // max(1, table.nbytes))
@@ -168,10 +168,10 @@ class ParquetWriter:
 
     def _array(self, name: str, values: list[Any]) -> Any:
         types, kind = {*map(type, values)} - {type(None)}, self._type(name)
-        if np.datetime64 in types and len(types) > 1:  # at which pyarrow may crash
+        if np.datetime64 in types and len(types) > 1:  # pyarrow may crash
             raise TypeError("some are numpy.datetime64, and others aren't")
-        if "map<" in str(kind) and any(map(_has_gap, values)):  # as well
-            raise TypeError("a list that holds None can't be written where there is a map")
+        if "map<" in str(kind) and any(map(_has_gap, values)):  # here too
+            raise TypeError("a list that holds None can't be written in a column with a map")
         try:
             return self._arrow.array(values, kind)
         except Exception:
@@ -181,11 +181,11 @@ class ParquetWriter:
             return found
 
     def _type(self, name: str) -> Any:
-        """The type of a column in the schema; None if it isn't known yet."""
+        """Return the type of a column in the schema; None if it isn't known yet."""
         return None if self._schema is None else self._schema.field(name).type
 
     def _settled(self, known: Any, later: Any) -> Any:
-        """A schema that has the values of a later one too, such as where only None was known."""
+        """Return a schema that also holds the values of a later one, such as after only None."""
         if self._is_given:
             return known
         pairs = zip(later.names, later.types, strict=True)
@@ -193,7 +193,7 @@ class ParquetWriter:
         return self._arrow.schema(types)
 
     def _blame(self, columns: dict[str, list[Any]], first: int) -> None:
-        """Raise the error of the first row, of a column, that can't be written."""
+        """Raise the error of the first row of a column that can't be written."""
 
         def reason(name: str, count: int) -> Exception | None:
             try:
@@ -215,12 +215,12 @@ class ParquetWriter:
         kind = self._type(name)
         if self._is_given:
             return f"; in the schema it is {kind}"
-        said = "" if kind is None else f"; in the files before it is {kind}"
-        return f"{said}; convert it by map, or give its type by schema="
+        said = "" if kind is None else f"; in earlier files it is {kind}"
+        return f"{said}; convert it by map, or set its type by schema="
 
 
 def _has_gap(value: Any) -> bool:
-    """Whether a list somewhere in a value holds a missing one, or NaN."""
+    """Return whether a list inside a value contains a missing value or NaN."""
     value = _in_python(value)
     if isinstance(value, Mapping):
         return any(map(_has_gap, value.values()))
@@ -232,9 +232,9 @@ _EXACT = {str, bytes, int, float, bool}  # types whose values are compared as th
 
 
 def _is_same(given: Any, found: Any) -> bool:
-    """Whether a value is one that was given, as far as files know types.
+    """Return whether two values are equal, as far as files can store their types.
 
-    A list may have been a tuple or an array, and a field that is missing in a dict is None.
+    A list may have been a tuple or an array, and a missing field of a dict is None.
     """
     if type(given) is type(found) and type(given) in _EXACT:
         return bool(given == found or (given != given and found != found))
@@ -251,18 +251,18 @@ def _is_same(given: Any, found: Any) -> bool:
     if isinstance(given, dt.datetime) and isinstance(found, dt.datetime):
         return given == found and given.utcoffset() == found.utcoffset()
     if isinstance(given, bool) or isinstance(found, bool):
-        return given is found  # which 1 would be equal to
+        return given is found  # True == 1
     try:
-        if given != given:  # NaN, or NaT, which is missing
+        if given != given:  # NaN; or NaT, which is read as None
             is_time = isinstance(given, (np.datetime64, np.timedelta64, dt.datetime))
             return found is None if is_time else bool(found != found)
         return bool(given == found)
-    except (TypeError, ValueError):  # which no value of a file raises
+    except (TypeError, ValueError):  # no value from a file raises these
         return False
 
 
 def _in_python(value: Any) -> Any:
-    """A value of NumPy's as Python has it; but for times that it can't have."""
+    """Convert a value of NumPy to Python, except for times that Python can't represent."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         coarse = value.astype(f"{type(value).__name__}[us]")
         return coarse.item() if coarse == value else value
@@ -270,19 +270,19 @@ def _in_python(value: Any) -> Any:
 
 
 def _fields(row: Any) -> Mapping[str, Any]:
-    """The columns of a row; of a text it is one."""
+    """Return the columns of a row; a string is one column."""
     if isinstance(row, str):
         return {"text": row}
     if not row or not isinstance(row, Mapping) or not all(isinstance(n, str) for n in row):
-        raise TypeError("it must be a dict by name, or a text; make it one by map")
+        raise TypeError("it must be a dict with names as keys, or a str; convert it by map")
     return row
 
 
 class TarWriter:
-    """Tar files of samples, as WebDataset has them.
+    """Tar files of samples, in WebDataset's layout.
 
-    A dict of bytes and texts becomes a member each, by its `__key__` or else its number; a text
-    one of `.txt`, and whatever else one of `.json`.
+    A dict of bytes and strings becomes one member per key, named after its `__key__` or else its
+    number. A string becomes a `.txt`, and any other row a `.json`.
     """
 
     suffixes: tuple[str, ...] = (".tar",)
@@ -302,7 +302,7 @@ class TarWriter:
 
 
 def _members(number: int, row: Any, last: str) -> tuple[str, list[Any]]:
-    """The key of a row, and its members, each with what is in it."""
+    """Return the key of a row, and its members with their contents."""
     key, parts = f"{number:09}", row
     if isinstance(row, Mapping) and all(isinstance(part, (bytes, str)) for part in row.values()):
         key = row.get("__key__", key)
@@ -314,9 +314,9 @@ def _members(number: int, row: Any, last: str) -> tuple[str, list[Any]]:
     else:
         parts = {"json": to_json(row)[:-1]}
     if not parts:
-        raise ValueError("it has nothing that could be a member")
+        raise ValueError("it has no values to write as members")
     if key == last:
-        raise ValueError(f"it has the key {key!r} of the row before")
+        raise ValueError(f"it has the same key {key!r} as the row before it")
     return key, [_member(key, name, part) for name, part in parts.items()]
 
 
@@ -327,16 +327,16 @@ def _member(key: str, name: Any, part: bytes | str) -> tuple[tarfile.TarInfo, by
     if split_name(made.name) != (key, name) or b"\0" in made.name.encode():
         raise ValueError(
             f"{made.name!r} would not be read as {name!r} of {key!r}: keys have no dot, "
-            "extensions no slash and no capitals, and neither has a NUL"
+            "extensions no slash and no capitals, and neither may contain NUL"
         )
     return made, content
 
 
 class TokensWriter:
-    """Plain numbers, one row after the other, and the index that Megatron has beside them.
+    """Plain numbers, row after row, and a Megatron index next to them.
 
     Args:
-        dtype: Their type.
+        dtype: Type of the numbers.
     """
 
     suffixes: tuple[str, ...] = (".bin", ".idx")
@@ -356,11 +356,11 @@ class TokensWriter:
         found = np.asarray(row)
         is_whole = not isinstance(row, np.ma.MaskedArray)
         if not is_whole or found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-            raise TypeError("tokens must be ints in one dimension; make them some by map")
+            raise TypeError("tokens must be one-dimensional ints; convert them by map")
         limits = np.iinfo(self.dtype)
         bad = found[(found < limits.min) | (found > limits.max)] if found.size else found
         if bad.size:
             raise ValueError(
-                f"the token {bad[0]} doesn't fit into {self.dtype.name}; give a larger dtype"
+                f"the token {bad[0]} doesn't fit into {self.dtype.name}; pass a larger dtype"
             )
         return found.astype(self.dtype)

@@ -1,1 +1,1 @@
-"""Where the items of a run come from: `trace` of one output, `seen` of all, in blocks."""
+"""The origins of a run's items: `trace` of one output, `seen` of all, in blocks."""

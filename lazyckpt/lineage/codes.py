@@ -1,4 +1,4 @@
-"""Origins as ints, which stand for items where nothing is read."""
+"""Origins as ints, which stand for items if nothing is read."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.lineage.origins import Origin, parts
 
 _BITS = 63
-_PLACES = 40  # bits of a place, at most, and of an epoch; what is above has a number of its own
+_PLACES = 40  # bits of an index, at most, and of an epoch; higher bits have a number of their own
 _EPOCHS = 16
 
 
 class CodedSource(NamedTuple):
-    """A source whose items are codes: what origins call it, and its data, if they locate items."""
+    """A source whose items are codes: its name in origins, and its data, if they locate items."""
 
     stage: str
     reader: Any
@@ -40,10 +40,10 @@ class Decoded(NamedTuple):
 
 
 class Codes:
-    """Ints that stand for sources, epochs and places.
+    """Ints that encode sources, epochs and indices.
 
-    From the highest bit on: a number of the source and of the higher bits of epoch and
-    place, the epoch's lower bits, the place's.
+    From the highest bit on: a number for the source and the higher bits of epoch and index, the
+    epoch's lower bits, the index's.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Codes:
         self._known: dict[tuple[int, int, int], int] = {}
 
     def add(self, stage: str, reader: Any, length: float | None) -> int:
-        """The number of another source."""
+        """Return the number of a new source."""
         bits = length.bit_length() if isinstance(length, int) else _PLACES
         self._places = max(self._places, min(bits, _PLACES))
         self.sources.append(CodedSource(stage, reader))
@@ -63,25 +63,25 @@ class Codes:
         return min(_EPOCHS, (_BITS - self._places) // 2)
 
     def code(self, source: int, epoch: int, place: int) -> int:
-        """That of an item. Those of the places behind it follow, up to a multiple of `page`."""
+        """Return the code of an item. Codes of later indices follow, up to a multiple of `page`."""
         bits = self._epochs
         key = source, epoch >> bits, place >> self._places
         number = self._known.get(key)
         if number is None:
             number = self._known[key] = len(self._known)
             if number >> (_BITS - bits - self._places):
-                raise PipelineError("seen: too many epochs at once; pass since=, a later state")
+                raise PipelineError("seen: too many epochs in one call; pass since=, a later state")
         high = number << bits | epoch & ((1 << bits) - 1)
         return high << self._places | place & (self.page - 1)
 
     @property
     def page(self) -> int:
-        """How many places have codes that follow each other."""
+        """The number of indices whose codes follow each other."""
         return 1 << self._places
 
     def ahead(self, source: int, epoch: int, places: Indices) -> Indices:
-        """The codes of items at several places of an epoch."""
-        if self._places < _PLACES:  # one page has them all
+        """Return the codes of items at several indices of an epoch."""
+        if self._places < _PLACES:  # one page contains them all
             return affine(places, self.code(source, epoch, 0))
         pages = as_array(places) >> self._places
         codes = as_array(places) & (self.page - 1)
@@ -90,7 +90,7 @@ class Codes:
         return codes
 
     def decoded(self, codes: NDArray[np.int64]) -> Decoded:
-        """What codes stand for."""
+        """Decode an array of codes."""
         bits = self._epochs
         known = np.array([*self._known] or [(0, 0, 0)], np.int64)
         high = codes >> self._places
@@ -100,7 +100,7 @@ class Codes:
         return Decoded(np.broadcast_to(source, codes.shape), epochs, places)
 
     def origins(self, item: Any) -> list[Origin]:
-        """Those of an item."""
+        """Return the origins of an item."""
         found = self.decoded(leaves([item]).codes)
         return [
             Origin(stage, epoch, place, None if reader is None else reader.locate(place))
@@ -111,7 +111,7 @@ class Codes:
 
 @source_combinator(registered=False, unrecorded=("call", "codes"))
 def coded_source(call: Call, codes: Codes, number: int) -> Machine[int]:
-    """A source whose items are codes."""
+    """Return a source whose items are codes."""
     machine = call.build(None)
     jump = machine.skip
     assert jump is not None
@@ -133,25 +133,24 @@ def coded_source(call: Call, codes: Codes, number: int) -> Machine[int]:
 
 @combinator(keeps_items=True, registered=False)
 def unchanged(upstream: Machine[Any]) -> Machine[Any]:
-    """The items as they are."""
     return passing(upstream)
 
 
 class Leaves(NamedTuple):
-    """The codes in items, and of each the number of its item."""
+    """The codes in items, each with the number of its item."""
 
     item: NDArray[np.int64]
     codes: NDArray[np.int64]
 
 
 def leaves(items: list[Any] | NDArray[np.int64]) -> Leaves:
-    """The codes in items, each once an item, in the order in which they stand there."""
+    """Return the codes in items, each once per item, in order of occurrence."""
     if isinstance(items, np.ndarray):
         return Leaves(np.arange(len(items)), items)
     if type(items[0]) is int:
         try:
             return Leaves(np.arange(len(items)), np.fromiter(items, np.int64, len(items)))
-        except (TypeError, ValueError):  # there are others behind it
+        except (TypeError, ValueError):  # there are more after it
             pass
     try:
         flat = np.fromiter(chain.from_iterable(items), np.int64)
@@ -164,7 +163,7 @@ def leaves(items: list[Any] | NDArray[np.int64]) -> Leaves:
 
 
 def flat_codes(item: Any) -> list[int]:
-    """The codes in an item. None fills up, and is of no origin."""
+    """Return the codes in an item. None is padding, and has no origin."""
     return [int(each) for each in parts(item) if each is not None]
 
 
@@ -172,7 +171,7 @@ def _unique(found: Leaves) -> Leaves:
     ordered = np.sort(found.codes)
     if (ordered[1:] != ordered[:-1]).all():
         return found
-    order = np.lexsort((found.codes, found.item))  # stable: the first of those alike is first
+    order = np.lexsort((found.codes, found.item))  # stable: the first of equal codes comes first
     item, codes = found.item[order], found.codes[order]
     again = np.zeros(len(order), bool)
     again[1:] = (item[1:] == item[:-1]) & (codes[1:] == codes[:-1])

@@ -25,17 +25,17 @@ def _number(text: str, names: Names) -> int:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Block:
-    """Some rows of `Seen`, as arrays of ints with one element for each row.
+    """Some rows of `Seen`, as arrays of ints with one element per row.
 
     Attributes:
         item: The output's number in the run, from 0.
         stage: The source, as a number in `stages`.
         epoch: The source's epoch.
-        place: The item's number in that epoch: its index, in data with indices.
-        file: The file, as a number in `files`; -1 where the data don't tell.
-        record: The row's number in its file; -1 where the data don't tell.
-        stages: The sources that are known so far, as `Origin.stage` names them.
-        files: The files that are known so far.
+        place: The item's number in that epoch; its index, if the data can be indexed.
+        file: The file, as a number in `files`; -1 if the data don't provide one.
+        record: The row's number in its file; -1 if the data don't provide one.
+        stages: The sources known so far, as named by `Origin.stage`.
+        files: The files known so far.
     """
 
     item: Column
@@ -55,7 +55,7 @@ Finder: TypeAlias = Callable[[Column], tuple[Column, Column]]
 
 
 def _finder(reader: Any, names: Names) -> Finder:
-    """Of places in data the files and the records in them, -1 where the data don't tell."""
+    """Return a function from indices to files and records, -1 if the data don't provide them."""
     if reader is None:
         return lambda places: (_unknown(places), _unknown(places))
     if not hasattr(reader, "locate_many"):
@@ -81,7 +81,7 @@ def _pairs(found: list[tuple[int, int]]) -> tuple[Column, Column]:
 
 
 def _named(row: Any, names: Names) -> tuple[int, int]:
-    """The file and the record that data tell of an item."""
+    """Return the file and the record that data provide for an item."""
     path = row if isinstance(row, str) else getattr(row, "path", None)
     record = getattr(row, "record", None)
     known = -1 if path is None else _number(str(path), names)
@@ -89,7 +89,7 @@ def _named(row: Any, names: Names) -> tuple[int, int]:
 
 
 def blocks_of(found: Followed) -> Callable[[Any, int], Block]:
-    """From items that tell where they come from, and the number of the first, to a block."""
+    """Yield blocks of items that carry their origins, given the number of the first."""
     stages: Names = {}
     files: Names = {}
     columns = (
@@ -104,7 +104,7 @@ def blocks_of(found: Followed) -> Callable[[Any, int], Block]:
     return block
 
 
-Columns: TypeAlias = Callable[[Any], Sequence[Column]]  # those of a block
+Columns: TypeAlias = Callable[[Any], Sequence[Column]]  # the columns of a block
 
 
 def _traced(found: Followed, stages: Names, files: Names) -> Columns:

@@ -1,4 +1,4 @@
-"""Items with their origins: what sources give them, and what becomes of them in a stage."""
+"""Items with their origins: how sources attach them, and how stages pass them on."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Origin:
     """An item of a source.
 
     Attributes:
-        stage: The source's, `1`, or `1[0].1` within pipeline 0 of stage 1.
+        stage: The source's number: `1`, or `1[0].1` within pipeline 0 of stage 1.
         epoch: The source's epoch, from 0.
-        place: The item's number in that epoch, from 0: its index, in data with indices.
-        row: What the data's own `locate(place)` says, if it has one: of a reader of
-            `lazyckpt.io`, file, record and bytes; of a file of `lazyckpt.io.files` that an
-            expansion reads, that file and which of the items made of it this is.
+        place: The item's number in that epoch, from 0; its index, if the data can be indexed.
+        row: The result of the data's own `locate(place)`, if it exists. For a reader of
+            `lazyckpt.io` it is file, record and bytes; for a file of `lazyckpt.io.files` that an
+            expansion reads, it is that file and the number of the item in the expansion.
     """
 
     stage: str
@@ -53,7 +53,7 @@ class Traced:
 
 
 def plain(item: Any) -> Any:
-    """An item without its origins."""
+    """Return an item without its origins."""
     if isinstance(item, Traced):
         return item.value
     if type(item) is dict:
@@ -62,7 +62,7 @@ def plain(item: Any) -> Any:
 
 
 def parts(item: Any) -> Iterator[Any]:
-    """What is in nested lists, tuples and dicts, in the order in which it stands there."""
+    """Yield the elements of nested lists, tuples and dicts, in order."""
     if isinstance(item, (list, tuple, Mapping)):
         for each in item.values() if isinstance(item, Mapping) else item:
             yield from parts(each)
@@ -71,21 +71,21 @@ def parts(item: Any) -> Iterator[Any]:
 
 
 def origins(item: Any) -> Iterator[Origin]:
-    """The origins of an item, and of those in it."""
+    """Return the origins of an item and of its elements."""
     for each in parts(item):
         if isinstance(each, Traced):
             yield from each.origins
 
 
 def reader_of(call: Call) -> Any:
-    """The data of a source, if they can locate their items; else None."""
+    """Return the data of a source, if they can locate their items; otherwise None."""
     data = unguarded(call.arguments.get("data"))
     return data if is_reader(data) else None
 
 
 @source_combinator(registered=False, unrecorded=("call",))
 def traced_source(call: Call, stage: str) -> Machine[Any]:
-    """A source whose items come with their origins."""
+    """Return a source whose items carry their origins."""
     machine = call.build(None)
     reader = reader_of(call)
 
@@ -112,7 +112,7 @@ def traced_source(call: Call, stage: str) -> Machine[Any]:
 
 
 def _traced_view(view: View[Any], told: Callable[..., Traced]) -> View[Traced]:
-    """Items by their numbers in a list of (epoch, place, index), which grows as it is asked."""
+    """Return items by number in a growing list of (epoch, place, index)."""
     known: list[tuple[int, int, int]] = []
 
     def get(number: int) -> Traced:
@@ -132,7 +132,7 @@ def _traced_view(view: View[Any], told: Callable[..., Traced]) -> View[Traced]:
 
 @combinator(registered=False, unrecorded=("choosing",))
 def with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
-    """Items with the origins of what they were chosen by, which is in the first place of all."""
+    """Add the origins of the item in the first place, which chose the others."""
 
     def step(position: Position) -> tuple[Position, Traced]:
         after, item = upstream.step(position)
@@ -144,7 +144,7 @@ def with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
 
 @combinator(registered=False, unrecorded=("call",))
 def one_by_one(upstream: Machine[Any], call: Call) -> Machine[Any]:
-    """A stage that makes what it gives of each item alone: it is shown one at a time."""
+    """Build a stage that computes its outputs from each item alone, given one at a time."""
     machine = call.build(upstream)
 
     def flow(position: Position) -> Flow[Traced]:
@@ -158,8 +158,8 @@ def one_by_one(upstream: Machine[Any], call: Call) -> Machine[Any]:
                 start = apart(machine, place)[0]
                 if start == last:
                     raise PipelineError(
-                        f"{call.name}: declared to make what it gives of each item alone, but "
-                        "shown one item it stays before it: it wants the next one, too"
+                        f"{call.name}: declared pointwise or itemwise, but "
+                        "after one item it doesn't advance: it needs the next one too"
                     )
                 last = start
                 try:
@@ -175,13 +175,13 @@ def one_by_one(upstream: Machine[Any], call: Call) -> Machine[Any]:
 
         return Flow(items(), lambda: outputs.snapshot())
 
-    return _with_lanes(machine, stateless(upstream, flow=flow))
+    return _with_modes(machine, stateless(upstream, flow=flow))
 
 
 def _shown(
     start: Position, after: Position, item: Any
 ) -> Callable[[Position], tuple[Position, Any]]:
-    """The step of a machine that has one item."""
+    """Return the step of a machine over a single item."""
 
     def step(place: Position) -> tuple[Position, Any]:
         if place != start:
@@ -193,7 +193,7 @@ def _shown(
 
 @combinator(registered=False, unrecorded=("call",))
 def placed(upstream: Machine[Any], call: Call) -> Machine[Any]:
-    """Upstream's items at the positions of a stage that makes one of each, which isn't asked."""
+    """Yield upstream's items at the positions of a stage with one output per item."""
     machine = call.build(upstream)
     skip = machine.skip
     assert skip is not None
@@ -201,23 +201,23 @@ def placed(upstream: Machine[Any], call: Call) -> Machine[Any]:
     def item(position: Position) -> Any:
         return upstream.step(position[0] if machine.owns else position)[1]
 
-    return _with_lanes(machine, stateless(upstream, step=step_by(skip, item)))
+    return _with_modes(machine, stateless(upstream, step=step_by(skip, item)))
 
 
-def _with_lanes(machine: Machine[Any], made: Machine[Any]) -> Machine[Any]:
-    """A machine whose items are made by another, which has the same positions."""
+def _with_modes(machine: Machine[Any], made: Machine[Any]) -> Machine[Any]:
+    """Return a machine whose items come from a different machine with the same positions."""
     item = machine.skip and stepped_to(machine.skip, made.step)
     return machine._replace(step=made.step, flow=made.flow, item=item, view=None)
 
 
 def unknown(call: Call) -> PipelineError:
-    """The error of a stage of which nothing tells what its outputs are made of."""
+    """Return the error for a stage whose outputs have unknown origins."""
     return PipelineError(
-        f"{call.name}: trace and seen can't tell which items its outputs are made of; declare "
+        f"{call.name}: trace and seen can't find the items that its outputs are made of; pass "
         + (
-            "to @source_combinator keeps_items=True, if it passes items on as they are"
+            "@source_combinator keeps_items=True, if it passes items on unchanged"
             if call.combinator.is_source
-            else "to @combinator what is true of it, keeps_items=True, pointwise=True, "
-            "itemwise=True or the roles of its functions=, or give it a trace= of its own"
+            else "@combinator whichever is true of keeps_items=True, pointwise=True, "
+            "itemwise=True, or the roles of its functions=, or a trace= function"
         )
     )

@@ -13,7 +13,7 @@ from lazyckpt.io.storage import optional_module
 
 
 def write_parquet(blocks: Iterable[Any], path: str | os.PathLike[str], row_group: int) -> int:
-    """Write blocks to a file, some in a row group; the number of rows."""
+    """Write blocks to a file, some per row group; return the number of rows."""
     arrow = optional_module("pyarrow", "arrow", "Seen.to_parquet")
     parquet = optional_module("pyarrow.parquet", "arrow", "Seen.to_parquet")
     texts = arrow.dictionary(arrow.int32(), arrow.string())

@@ -1,4 +1,4 @@
-"""`seen`: what the model was given up to a state, item by item, from all sources."""
+"""`seen`: the items of all sources that the model was given, up to a state."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from lazyckpt.state.walk import Flowing, Viewed, Walk, check
 
 
 class Seen:
-    """The origins of a run's items between two states. `lazyckpt.seen` makes it.
+    """The origins of a run's items between two states, as returned by `lazyckpt.seen`.
 
-    It is iterated over in blocks of some 65,000 rows, one for each output and each origin of
-    that. Nothing is kept: each walk begins anew.
+    Iterating yields blocks of some 65,000 rows, one row per output and origin. Nothing is kept:
+    each iteration starts from the beginning.
     """
 
     def __init__(self, pipeline: Chain, begin: State, end: State) -> None:
         self._pipeline, self._begin, self._end = pipeline, begin, end
         if not self._has_left_out:
-            followed(pipeline)  # which refuses what can't be told
+            followed(pipeline)  # refuses unknown origins
 
     def __iter__(self) -> Iterator[Block]:
         found = followed(self._pipeline, self._end.skipped if self._has_left_out else None)
@@ -51,13 +51,13 @@ class Seen:
 
     @property
     def _has_left_out(self) -> bool:
-        """Whether `on_error="skip"` has left items out in between."""
+        """Whether `on_error="skip"` has skipped items in between."""
         return self._end.skipped > self._begin.skipped
 
     def counts(self) -> Counter[tuple[str, str | None]]:
-        """How many rows came from each source and file; None for data that tell no file.
+        """Return the number of rows per source and file; None for data without files.
 
-        Those of several ranks, or before and after a rebase, are added with `+`.
+        Add the counts of several ranks, or from before and after a rebase, with `+`.
         """
         found: Counter[tuple[str, str | None]] = Counter()
         for block in self:
@@ -76,16 +76,16 @@ class Seen:
         file: str | os.PathLike[str] | Callable[[str], Any] | None = None,
         record: int | None = None,
     ) -> list[int]:
-        """The numbers of the outputs that an item, or a file, went into: when it was seen.
+        """Return the numbers of the outputs that contain an item, or a file.
 
-        So an empty list for what was not seen, and `len` tells how often it was.
+        The list is empty if it was never seen; its length is the number of times.
 
         Args:
-            place: An item's number in its source's epoch, an int >= 0.
+            place: The item's number in its source's epoch, an int >= 0.
             stage: The source, such as `1` or `1[0].1`; None for any.
-            file: A file, by the whole path that its reader knows; or a function of a path,
-                true for those that are meant.
-            record: A row's number in its file, an int >= 0.
+            file: The full path of a file, as its reader knows it; or a function of a path that is
+                true for the files in question.
+            record: The row's number in its file, an int >= 0.
 
         >>> import lazyckpt as lz
         >>> pipeline = lz.source(range(100)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(8)
@@ -102,18 +102,18 @@ class Seen:
         file: str | os.PathLike[str] | Callable[[str], Any] | None,
         record: int | None,
     ) -> list[int]:
-        """What `times` gives; errors name the caller."""
+        """Return the result of `times`; errors name the caller."""
         whole = optional(natural)
         place = checked(caller, "place", place, whole)
         record = checked(caller, "record", record, whole)
         path = file if file is None or callable(file) else os.fspath(file)
         if place is None and path is None:
-            raise ArgumentError(f"{caller}: give place= or file=, with record= for a row of it")
+            raise ArgumentError(f"{caller}: pass place= or file=, with record= for one of its rows")
         if record is not None and path is None:
-            raise ArgumentError(f"{caller}: record={record} is a row of a file; give file= too")
+            raise ArgumentError(f"{caller}: record={record} is a row of a file; pass file= too")
         if stage is not None and stage not in (known := [*_sources(self._pipeline)]):
             raise ArgumentError(
-                f"{caller}: stage {brief(stage)} is no source; these are: {', '.join(known[:20])}"
+                f"{caller}: stage {brief(stage)} is not a source; sources: {', '.join(known[:20])}"
             )
         found: list[int] = []
         for block in self:
@@ -136,7 +136,7 @@ class Seen:
         file: str | os.PathLike[str] | Callable[[str], Any] | None = None,
         record: int | None = None,
     ) -> list[tuple[int, int]]:
-        """The outputs that `times` gives for these arguments, for `lazyckpt.exclude` to leave out.
+        """Return the outputs of `times` for these arguments as ranges, for `lazyckpt.exclude`.
 
         >>> import lazyckpt as lz
         >>> steps = lz.source(range(100)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(8)
@@ -153,17 +153,17 @@ class Seen:
         return found
 
     def to_parquet(self, path: str | os.PathLike[str], *, row_group: int = 1 << 20) -> int:
-        """Write the rows to a Parquet file, a row group at a time; it needs pyarrow.
+        """Write the rows to a Parquet file, a row group at a time; needs pyarrow.
 
-        The columns are those of `Block`, with the texts of `stage` and `file`; `file` and
-        `record` are null where the data don't tell. The file appears once it is whole.
+        The columns are those of `Block`, with `stage` and `file` as strings. `file` and `record`
+        are null if the data don't provide them. The file appears only when it is complete.
 
         Args:
-            path: Where to.
-            row_group: How many rows a row group has at least, an int >= 1.
+            path: The file.
+            row_group: Smallest number of rows per row group, an int >= 1.
 
         Returns:
-            How many rows there are.
+            The number of rows.
         """
         least = checked("Seen.to_parquet", "row_group", row_group, at_least(1))
         return write_parquet(self, path, least)
@@ -175,7 +175,7 @@ class Seen:
 
 
 def _sources(chain: Chain, prefix: str = "") -> Iterator[str]:
-    """The stages that are sources, as `Origin.stage` names them."""
+    """Yield the stages that are sources, as named by `Origin.stage`."""
     pipelines = chain.calls[0].chains
     if not pipelines:
         yield f"{prefix}1"
@@ -184,13 +184,13 @@ def _sources(chain: Chain, prefix: str = "") -> Iterator[str]:
 
 
 def _meant(texts: list[str], which: str | Callable[[str], Any]) -> list[int]:
-    """The numbers of the texts that are one, or of which a function says so."""
+    """Return the numbers of the strings that equal one, or for which a function is true."""
     says = which if callable(which) else which.__eq__
     return [number for number, text in enumerate(texts) if says(text)]
 
 
 def _counted(numbers: Column) -> tuple[Column, Column]:
-    """The numbers that there are, and how often each is."""
+    """Return the distinct numbers, and how often each occurs."""
     most = int(numbers.max(initial=0))
     if most >= 1 << 16:
         return np.unique(numbers, return_counts=True)
@@ -200,37 +200,37 @@ def _counted(numbers: Column) -> tuple[Column, Column]:
 
 
 def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) -> Seen:
-    """The origins of all items up to a state: what the model was given, exactly.
+    """Return the origins of all items up to a state: exactly what the model was given.
 
-    A row for each output and each origin of it, as `trace` tells them: a document that is
-    in a batch twice is told once for that output.
+    There is one row per output and origin, as from `trace`. A document that is in a batch twice is
+    listed once for that batch.
 
-    As for `trace`, nothing is read and no function called where sources have random access
-    and no stage looks at items, also through buffers and random mixtures. Elsewhere, as behind
-    `filter`, `flat_map` and packing, and where `on_error="skip"` has left items out, the data
-    are read once, from the beginning or from `since` on, and functions called again; so
-    they must give what they gave then.
+    If sources have random access and no stage looks at items, nothing is read and no function is
+    called, as for `trace`; this includes buffers and random mixtures. Otherwise, as after `filter`,
+    `flat_map` and packing, or if `on_error="skip"` has skipped items, the data are read once, from
+    the beginning or from `since` on, and functions are called again; they must return what they
+    returned then.
 
-    The outputs are those of one run. A state that `rebase` has carried over knows nothing
-    of the pipeline before: ask that one for what came up to then, and this one with
-    `since=` the carried state. Behind `shard` they are this rank's; the counts of
-    all ranks are the sum over their pipelines and states.
+    The outputs are those of one run. After `rebase`, a state doesn't describe what the earlier
+    pipeline yielded: use that pipeline for the time before, and this one with the carried state as
+    `since=` for the time after. After `shard`, the outputs are this rank's; add the counts of all
+    ranks, each from its own pipeline and state.
 
     Args:
-        pipeline: That of the state, with the data as they were.
-        state: Up to where; or the number of items, as of `state_at`, also of those to come.
-        since: An earlier state of the same run; None is its beginning.
+        pipeline: The pipeline of the state, with unchanged data.
+        state: The last state; or a number of items, as for `state_at`, also in the future.
+        since: An earlier state of the same run; None for its beginning.
 
     Returns:
         A `Seen`: an iterable of blocks, with `counts`, `times`, `ranges` and `to_parquet`.
 
     Raises:
-        IndexError: There are fewer items than that number.
-        PipelineError: Nothing tells what goes into the outputs of a stage of your own.
-        StateMismatch: A state belongs to another pipeline.
-        InvalidState: The later state comes first, was carried over by `rebase` after the
-            items begin, or isn't where so many items lead; the last is known at once with
-            random access, elsewhere at the end.
+        IndexError: If there are fewer items than the given number.
+        PipelineError: If the origins of the outputs of one of your own stages are unknown.
+        StateMismatch: If a state belongs to a different pipeline.
+        InvalidState: If the later state comes first, was carried over by `rebase` after the items
+            begin, or isn't where its number of items leads; the last is found immediately with
+            random access, otherwise at the end.
 
     >>> import lazyckpt as lz
     >>> chat, code = lz.source(range(1000)), lz.source(range(50)) | lz.repeat()
@@ -250,7 +250,7 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
         raise InvalidState(_carried(begin, end))
     if end.items < begin.items:
         raise InvalidState(
-            f"seen: since stands after {begin.items:,} items, the state after {end.items:,}: "
+            f"seen: since is after {begin.items:,} items, the state after {end.items:,}; "
             "since must be the earlier one"
         )
     entered(chain.machine, begin.position), entered(chain.machine, end.position)
@@ -260,11 +260,11 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
 
 
 def _carried(begin: State, end: State) -> str:
-    """Why two states, of which one was carried over to the pipeline, tell nothing together."""
+    """Return why two states can't be used together if one was carried over to the pipeline."""
     if end.rebased is None:
         return "seen: since was carried over to the pipeline by rebase, and the state was not"
     return (
         f"seen: the state was carried over to the pipeline by rebase after "
-        f"{end.rebased.items:,} items, which another one gave: ask that one for these, and pass "
-        "since=lz.rebase(its last state, pipeline) for those since then"
+        f"{end.rebased.items:,} items of a different pipeline; call seen with that one for these, "
+        "and pass since=lz.rebase(its last state, pipeline) for those since then"
     )

@@ -1,4 +1,4 @@
-"""`trace`: which items of the sources went into an output."""
+"""`trace`: the source items that went into an output."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ def trace(pipeline: Chain, at: int | AnyState) -> list[Origin]: ...
 @overload
 def trace(pipeline: Chain, at: AnyState, until: AnyState) -> list[list[Origin]]: ...
 def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) -> list[Any]:
-    """Which items of the sources went into an output, in the order in which they stand there.
+    """List the source items that make up an output, in order.
 
-    Where sources have random access and no stage looks at items, nothing is read
-    and no function called. Elsewhere, and where `case` or `switch` have to see what
-    they choose by, the pipeline is run: from a state on, or from its beginning to an
-    output that is given by its number. What a stage only looked at, as `filter` does at
-    items that it leaves out, doesn't count; nor what the state of `scan` and `flat_scan`
-    remembers of items before, nor the control of a `multiplex`. A row of a
-    collated batch that is taken apart again is told as the batch is.
+    If sources have random access and no stage looks at items, nothing is read and no function is
+    called. Otherwise, or if `case` or `switch` need the deciding items, the pipeline is run: from
+    a state on, or from its beginning for an output given by number. Items that a stage only looked
+    at don't count, for example items that `filter` drops, earlier items that the state of `scan` or
+    `flat_scan` remembers, or the control of a `multiplex`. A row of a collated batch that is taken
+    apart again has the origins of the batch.
 
-    A combinator of your own says what it does with items: `@combinator` is told that it
-    `keeps_items`, is `pointwise` or `itemwise`, or the roles of its `functions`, or is given
-    a `trace`. Of any other nothing tells, and it is named. So is what joins pipelines, unless
-    `@source_combinator` is told that it `keeps_items`.
+    For a combinator of your own, `@combinator` must be told what it does with items: that it
+    `keeps_items`, is `pointwise` or `itemwise`, or the roles of its `functions`, or a `trace`.
+    Otherwise its origins are unknown, and the error names it. The same holds for a combinator that
+    joins pipelines, unless `@source_combinator` is told that it `keeps_items`.
 
     Args:
-        pipeline: One of which the items are.
-        at: A state, for the output that comes next; or the number of an output, from 0, as
-            the pipeline counts from its beginning. Behind `rebase` the two differ. What fails
-            isn't left out here, as one state doesn't tell of what comes.
-        until: A later state of the same run; the origins of each output between the two are
-            told, across the ends of epochs, and without what `on_error="skip"` has left out.
+        pipeline: The pipeline of the items.
+        at: A state, for the output after it; or the number of an output, from 0, counted from the
+            pipeline's beginning. After `rebase` the two differ. Failing items are not skipped here,
+            because one state doesn't describe later items.
+        until: A later state of the same run; the result then has the origins of each output
+            between the two, across the ends of epochs, without the items that `on_error="skip"`
+            has skipped.
 
     Raises:
-        IndexError: There are fewer outputs.
-        PipelineError: Nothing tells what goes into the outputs of a stage of your own.
-        InvalidState: The outputs after the first state lead to another place than `until`.
+        IndexError: If there are fewer outputs.
+        PipelineError: If the origins of the outputs of one of your own stages are unknown.
+        InvalidState: If the outputs after the first state don't lead to `until`.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(10**9)) | lz.shuffle(seed=0) | lz.batch(3)
@@ -69,11 +69,11 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     found = followed(chain)
     for item in first_items(found.machine, state.position):
         return found.origins(item)
-    raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
+    raise IndexError(f"trace: there is no item after the state of {state.items:,} items")
 
 
 def _after(machine: Machine[Any], n: int) -> list[Any]:
-    """The item behind n others, if there is one."""
+    """Return the item n items further on, if there is one."""
     position = machine.init(0)
     if machine.skip is not None:
         position, passed = machine.skip(position, n)

@@ -1,4 +1,4 @@
-"""A pipeline becomes one at the same positions whose items tell where they come from."""
+"""Rewriting of a pipeline to one at the same positions whose items carry their origins."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from lazyckpt.pipeline import Pipeline, Stage
 
 
 class Followed(NamedTuple):
-    """A machine whose items tell where they come from; what codes stand for, if they are such."""
+    """A machine whose items carry their origins, and the decoder if they are codes."""
 
     machine: Machine[Any]
     codes: Codes | None
 
     def origins(self, item: Any) -> list[Origin]:
-        """Those of an item, each once."""
+        """Return the origins of an item, each once."""
         if self.codes is not None:
             return self.codes.origins(item)
         return list(dict.fromkeys(origins(item)))
 
 
 def followed(chain: Chain, skipped: Skipped | None = None) -> Followed:
-    """The pipeline with its origins, by codes where nothing need be read.
+    """Return the pipeline with origins, as codes if nothing needs to be read.
 
-    It is without the items that fail, if `on_error="skip"` has left out some.
+    It is without the failing items, if `on_error="skip"` has skipped some.
     """
     if skipped is not None:
         found = Tracing().pipeline(without_failures(chain, skipped), "")
@@ -59,11 +59,11 @@ def followed(chain: Chain, skipped: Skipped | None = None) -> Followed:
 
 
 class Tracing:
-    """One pipeline on its way to another, stage by stage; what a stage's `trace` is given.
+    """The rewriting of a pipeline, stage by stage; passed to a stage's `trace`.
 
-    - `reads`: whether items are read and made; else each is None
+    - `reads`: whether items are read and computed; otherwise each is None
     - `plain(item)`: an item without its origins
-    - `origins(item)`: those of an item and of what is in it
+    - `origins(item)`: the origins of an item and of its elements
     - `traced(value, origins)`: an item with its origins
     """
 
@@ -93,7 +93,7 @@ class Tracing:
         return chosen | with_choice(choosing.machine)
 
     def joined(self, call: Call, stage: str) -> Call:
-        """What joins pipelines, with others in their place."""
+        """Return a call that joins pipelines, with others in their place."""
         numbers = iter(range(len(call.chains)))
         return kept(call).with_chains(
             lambda each: self.pipeline(each, f"{stage}[{next(numbers)}].")
@@ -120,11 +120,11 @@ class Tracing:
         return Stage((kept(call),))
 
     def made(self, fn: Callable[[Any], Any], item: Any) -> Traced:
-        """What a function makes of an item, with the item's origins."""
+        """Return the result of a function for an item, with the item's origins."""
         return Traced(fn(plain(item)), origins(item))
 
     def role(self, role: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that is given what it expects, and gives items with their origins."""
+        """Return a function that gets plain arguments, and returns items with their origins."""
         if role in ("item", "collate"):
             return lambda *args: self.made(lambda item: fn(*args[:-1], item), args[-1])
         if role == "expand":
@@ -137,20 +137,20 @@ class Tracing:
 
 
 def kept(call: Call) -> Call:
-    """A call as it is, if nothing but the functions that it declares looks at items."""
+    """Return a call as it is, if only the functions that it declares look at items."""
     if not (call.combinator.keeps_items or call.combinator.functions):
         raise unknown(call)
     return call
 
 
 class LooksAtItems(Exception):
-    """What origins depend on is only known by reading."""
+    """Raised if origins depend on items that would have to be read."""
 
 
 class Coding(Tracing):
-    """A way to a pipeline whose items are codes where the one has items: nothing is read.
+    """Rewriting to a pipeline with codes in place of items: nothing is read.
 
-    `LooksAtItems` is raised where a stage does so, or a source has no random access.
+    It raises `LooksAtItems` if a stage looks at items, or a source has no random access.
     """
 
     reads = False
@@ -191,7 +191,7 @@ class Coding(Tracing):
             name: None if role == "collate" else _last for name, role in roles.items()
         }
         if call.arguments.get("pad") is not None:
-            plain["pad"] = []  # of no origin
+            plain["pad"] = []  # without origins
         replaced = call.replaced(**plain)
         return Stage((replaced if roles else kept(replaced),))
 
@@ -201,7 +201,7 @@ def _last(*args: Any) -> Any:
 
 
 def _alone(call: Call, item: Any) -> Any:
-    """What a stage makes of one item alone."""
+    """Return the outputs of a stage for one item alone."""
     upstream = source([item]).machine
     return next(iter(call.build(upstream).flow(upstream.init(0))))
 
@@ -220,7 +220,7 @@ def _all(items: Any, item: Any) -> Any:
     mine = tuple(origins(item))
     if isinstance(items, Pipeline):
         return items | mapped(lambda each: Traced(each, mine))
-    if is_reader(items):  # which knows more than the source did
+    if is_reader(items):  # a reader provides more than the source
         return (
             Traced(row, [replace(origin, row=items.locate(number)) for origin in mine])
             for number, row in enumerate(items)
@@ -238,6 +238,6 @@ def _all(items: Any, item: Any) -> Any:
 
 
 def _record(origin: Origin, number: int) -> Origin:
-    """The origin of what comes of a source's item under a number, if that is a file."""
+    """Return the origin of a numbered output of a source's item, if that item is a file."""
     made = getattr(origin.row, "record_origin", None)
     return origin if made is None else replace(origin, row=made(number))

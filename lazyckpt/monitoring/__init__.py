@@ -1,1 +1,1 @@
-"""How a run goes: its metrics, its progress, and which stage is slow."""
+"""Observation of runs: metrics, progress, and which stage is slow."""

@@ -1,4 +1,4 @@
-"""Which stage of a profile is slow, and what to do about it."""
+"""The bottleneck of a profile, and advice about it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from lazyckpt.monitoring.report import Profile, cut_name, said_size, said_time
 
 CONSUMER = "the consumer"
 
-_QUICK = 20e-6  # seconds an item, which workers wouldn't save
-_BRIEF = 20e-3  # seconds in all, of which a busy machine may have been anything
-_MOST = 2 / 3  # of the time, from where on it is mostly that
-_BUSY = 0.8  # of the time that workers are at work, from where on more of them help
-_THREADS = 8  # to begin with, where they wait
+_QUICK = 20e-6  # seconds per item below which workers don't pay off
+_BRIEF = 20e-3  # total seconds below which noise dominates on a busy machine
+_MOST = 2 / 3  # share of the time from which on it counts as most
+_BUSY = 0.8  # share of the time in which workers are busy, from which on more of them help
+_THREADS = 8  # suggested number of threads if stages wait
 
 
 def bottleneck(
     found: Profile, calls: Sequence[Call], chain: Chain, executor: Executor | None
 ) -> str:
-    """A sentence: which stage is slow, and what to do about it.
+    """Return a sentence that names the slow stage and what to do about it.
 
     Args:
-        found: The profile, which has none yet.
+        found: The profile, whose bottleneck is still empty.
         calls: Its stages, in their order.
         chain: The pipeline.
-        executor: Who made the items.
+        executor: The executor of the run.
     """
     total = sum(stage.seconds for stage in found.stages)
     if not found.items:
-        return "nothing was read: there is no item"
+        return "nothing was read: the pipeline has no items"
     if not total:
         return "no stage takes as long as a timer does: workers would cost more than they save"
     number = max(range(len(calls)), key=lambda n: found.stages[n].seconds)
@@ -44,19 +44,19 @@ def bottleneck(
         return _with_workers(found, said, number, is_waiting=is_waiting, can_share=can_share)
     if total / found.items < _QUICK:
         return (
-            f"{said}, but an item takes {said_time(total / found.items)} in all: "
+            f"{said}, but an item takes only {said_time(total / found.items)} in total: "
             "workers would cost more than they save"
         )
     if total < _BRIEF:
-        return f"{said}, but {said_time(total)} in all is too little to tell: profile more items"
+        return f"{said}, but {said_time(total)} in total is too short to judge: profile more items"
     if not can_share:
         kind = "threads" if is_waiting else "processes"
         return (
-            f"{said}, in one place, as it needs the items in order; executor=lz.{kind}() makes "
-            "them while you compute, and random access before it would share the work"
+            f"{said}, serially, because it needs items in order; executor=lz.{kind}() runs it "
+            "while you compute; with random access before it, several workers can share it"
         )
     if is_waiting:
-        return f"{said}, mostly waiting; let several wait: executor=lz.threads({_THREADS})"
+        return f"{said}, mostly waiting; let several threads wait: executor=lz.threads({_THREADS})"
     return f"{said}; run it in workers: executor=lz.processes({max(2, processors())})"
 
 
@@ -73,7 +73,7 @@ def _with_workers(
     busy = min(1.0, sum(each.seconds for each in workers) / seconds / len(workers))
     text = f"{said}; its workers are busy {busy:.0%} of the time"
     if busy > _BUSY and not can_share:
-        return f"{text}, in one place; make it cheaper, or shard the data before it"
+        return f"{text}, serially; make it cheaper, or shard the data before it"
     working = sum(each.working for each in workers)
     in_threads = all(each.process == os.getpid() for each in workers)
     if in_threads and len(workers) > 1 and working > _BUSY * seconds and not is_waiting:
@@ -85,11 +85,11 @@ def _with_workers(
         return f"{text}: the consumer waits for something else; try fewer workers"
     last = found.stages[-1]
     size = said_size(last.bytes / last.items if last.items else 0.0)
-    return f"{text}: items of {size} take longer to send than to make; try fewer workers"
+    return f"{text}: items of {size} take longer to send than to compute; try fewer workers"
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

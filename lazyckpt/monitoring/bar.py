@@ -1,4 +1,4 @@
-"""tqdm, where it is installed."""
+"""Progress bars by tqdm, if it is installed."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ T = TypeVar("T")
 
 
 def tqdm() -> Any:
-    """The class of bars that suits where this runs: a notebook or a terminal.
+    """Return the class of bars for the current environment, a notebook or a terminal.
 
     Raises:
-        ImportError: tqdm is not installed.
+        ImportError: If tqdm is not installed.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # without ipywidgets it says so, and draws with text
+        warnings.simplefilter("ignore")  # without ipywidgets it warns, and draws with text
         return import_module("tqdm.auto").tqdm
 
 
 def progress_bar(
     items: Iterable[T], total: int | None, progress: bool, what: str, unit: str, done: int = 0
 ) -> Iterable[T]:
-    """The items, with a bar: of `total`, of which so many are done, in this unit."""
+    """Return the items with a bar of `total`, `done` of which are finished, in this unit."""
     if not progress or total == 0:
         return items
     try:
-        without_thread = {"monitor_interval": 0}  # beside which workers would be forked
+        without_thread = {"monitor_interval": 0}  # workers must not be forked next to a thread
         bar_class = type("Bar", (tqdm(),), without_thread)
     except ImportError:
         return items

@@ -1,4 +1,4 @@
-"""`metrics`: what a run's stats are, by name, for a tracker."""
+"""`metrics`: the stats of a run by name, for a tracker."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from lazyckpt.run import Run
 
 
 def metrics(run: Run[Any], *, prefix: str = "data/") -> dict[str, float]:
-    """What a tracker logs of a run: a flat dict of floats.
+    """Return the metrics of a run for a tracker, as a flat dict of floats.
 
-    `mlflow.log_metrics(lz.metrics(run), step)`, `wandb.log(lz.metrics(run))` and their like
-    accept it. For Prometheus see `lazyckpt.integrations.prometheus`.
+    Pass it to `mlflow.log_metrics(lz.metrics(run), step)`, `wandb.log(lz.metrics(run))` and similar
+    functions. For Prometheus see `lazyckpt.integrations.prometheus`.
 
     Args:
         run: The run.
-        prefix: What each name begins with.
+        prefix: Prefix of each name.
 
     Returns:
         `items`, `seconds`, `items_per_second`, `ready`, `skipped` and `restarts`, as in
-        `Run.stats`; and `waiting`, the share of the time that the consumer waited, once that
-        is known. It costs some µs.
+        `Run.stats`; and `waiting`, the share of the time that the consumer waited, once it is
+        known. A call takes a few µs.
 
     >>> import lazyckpt as lz
     >>> run = lz.run(lz.source(range(10)))
@@ -32,7 +32,7 @@ def metrics(run: Run[Any], *, prefix: str = "data/") -> dict[str, float]:
     ['items', 'items_per_second', 'ready', 'restarts', 'seconds', 'skipped']
     """
     if not isinstance(run, Run):
-        raise ArgumentError(f"metrics: run must be a Run, as lz.run gives, got {brief(run)}")
+        raise ArgumentError(f"metrics: run must be a Run, as lz.run returns, got {brief(run)}")
     prefix = checked("metrics", "prefix", prefix, _text)
     stats = run.stats
     found = {

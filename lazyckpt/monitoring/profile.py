@@ -1,4 +1,4 @@
-"""`profile`: what each stage of a pipeline takes, and which one is slow."""
+"""`profile`: the time of each stage of a pipeline, and which one is slow."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lazyckpt.state.state import State
 from lazyckpt.timers.timed import TimerCosts, measuring, timer_costs
 from lazyckpt.timers.timings import Stage, StageTimer, taken, using
 
-_SHARE = 0.002  # of the time, at most, that timers may take; there is more to it than they know
+_SHARE = 0.002  # most of the time that timers may take; their real cost is above their estimate
 _LEAST = 0.5e-3  # seconds that they may take in any case
-_LEAST_OF_WORKERS = 20e-3  # the same in workers, all of which are to be measured
-_SHARE_OF_WORKERS = 0.03  # of the time, at most, that timers may take in these,
-_RESTART = 0.15  # or so many seconds, as other workers start and make again what was ahead
-_BLOCK = 1e-2  # seconds between two looks at the clock
+_LEAST_OF_WORKERS = 20e-3  # the same in workers, so that each is measured
+_SHARE_OF_WORKERS = 0.03  # most of the time that timers may take in workers,
+_RESTART = 0.15  # or seconds that it takes to start new workers and recompute prefetched items
+_BLOCK = 1e-2  # seconds between two reads of the clock
 
 _above_0 = finite("of seconds above 0", lambda value: 0 < value < 1e9)
 
@@ -37,24 +37,24 @@ def profile(
     executor: Executor | None = None,
     state: State | str | bytes | Mapping[str, Any] | None = None,
 ) -> Profile:
-    """Read items of a pipeline, and measure what each of its stages takes.
+    """Read items of a pipeline, and measure the time of each stage.
 
-    It reads what a run of so many items reads, calls your functions as that does, and
-    changes no state. Where stages are so quick that timers would be much of the time,
-    some items are read with timers and the others without; it goes on there as a resume
-    does, with workers of its own, if what that reads again takes less time than timers
-    would. Errors are raised as by a run, and so is a Ctrl-C; no worker is left behind.
+    It reads the same data as a run of that many items, calls your functions like a run, and changes
+    no state. If stages are so fast that timers would dominate, only some of the items are timed.
+    The others are read without timers, by a second run that resumes from the first one with its own
+    workers, if re-reading takes less time than the timers would. Errors and Ctrl-C are raised as by
+    a run; no worker is left behind.
 
     Args:
-        pipeline: What to read.
-        n: How many of its items, or all if there are fewer.
-        seconds: How long to read, in place of `n`.
-        executor: Who makes the items, as in `run`. Its workers are measured, with what
-            they make ahead.
-        state: Where to begin; by default at the beginning.
+        pipeline: Pipeline to read.
+        n: Number of items to read, or all if there are fewer.
+        seconds: Time to read, instead of `n`.
+        executor: How items are computed, as in `run`. Its workers are measured, including items
+            that they compute ahead.
+        state: State to begin from; by default the beginning.
 
     Returns:
-        A `Profile`. Printed it is a table, and says which stage is slow and what to do.
+        A `Profile`. Printed, it is a table, with the bottleneck and what to do about it.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(500)) | lz.map(str) | lz.batch(100)
@@ -76,7 +76,7 @@ def profile(
 
     timed, costs = measuring(chain, number), timer_costs()
     sample, timer = _Reading(n, seconds), StageTimer()
-    is_inline = chosen is None or type(chosen) is Executor  # whose consumer does all of it
+    is_inline = chosen is None or type(chosen) is Executor  # the consumer does all the work
     is_enough = _is_sampled if is_inline else _is_sampled_of_workers
     run: Run[Any]
     with using(timer), Run(timed, state, executor=chosen) as run:
@@ -97,36 +97,36 @@ def profile(
 
 
 def _is_sampled(reading: _Reading, timer: StageTimer, cost: float) -> bool:
-    """Whether timers have taken their share of what the whole will take."""
+    """Return whether timers have taken their share of the expected total time."""
     spent = cost * timer.calls
     worked = max(0.0, reading.worked - spent)
     return reading.items > 0 and spent > max(_LEAST, _SHARE * worked * reading.parts)
 
 
 def _is_sampled_of_workers(reading: _Reading, timer: StageTimer, cost: float) -> bool:
-    """Whether timers would take more of the rest than it takes to begin again without them."""
+    """Return whether timing the rest would take longer than restarting without timers."""
     spent = cost * timer.calls
-    if reading.seconds <= 2 * reading.first or spent < _LEAST_OF_WORKERS:  # they are starting
+    if reading.seconds <= 2 * reading.first or spent < _LEAST_OF_WORKERS:  # workers are starting
         return False
     most = max(_RESTART, _SHARE_OF_WORKERS * reading.seconds * reading.parts)
     return spent * (reading.parts - 1) > most
 
 
 def _is_cheap(again: ResumeCost, reading: _Reading, timer: StageTimer, costs: TimerCosts) -> bool:
-    """Whether a resume takes less time than timers would of the rest."""
+    """Return whether a resume takes less time than timers would take for the rest."""
     resuming = again.items * reading.seconds / max(1, timer.items)
     return resuming < sum(costs) * timer.calls * (reading.parts - 1)
 
 
 class _Reading:
-    """What was read, until there are `n` items, or until so many seconds are over.
+    """The items that were read, up to `n` items or up to a time limit.
 
     Attributes:
-        items: How many were read.
-        seconds: How long that took.
-        worked: Of these, those in which this thread worked.
-        first: How long the first took.
-        is_over: Whether no more are to be read.
+        items: Number of items.
+        seconds: Time that reading took.
+        worked: The part of it in which this thread worked.
+        first: Time until the first item.
+        is_over: True if no more items are to be read.
     """
 
     def __init__(self, n: int, limit: float | None) -> None:
@@ -135,7 +135,7 @@ class _Reading:
         self.is_over = False
 
     def read(self, run: Run[Any], is_enough: Callable[[], bool] | None = None) -> None:
-        """Read on in blocks, until it is over, or enough, which is asked for more often."""
+        """Continue reading in blocks until it is over or `is_enough` returns True."""
         size, last, start = 1, perf_counter(), run.state.items - self.items
         begun, since = last - self.seconds, thread_time() - self.worked
         while not self.is_over and not (is_enough and is_enough()):
@@ -152,10 +152,10 @@ class _Reading:
 
     @property
     def parts(self) -> float:
-        """How many times as much the whole is as what was read."""
+        """The expected total, relative to the part that was read."""
         return self.n / self.items if self.limit is None else self.limit / self.seconds
 
     def rest(self) -> _Reading:
-        """What is left to read."""
+        """Return the reading of the remaining items."""
         limit = None if self.limit is None else self.limit - self.seconds
         return _Reading(self.n - self.items, limit)

@@ -1,4 +1,4 @@
-"""`progress`: a run's items, and a bar that shows how far it is."""
+"""`progress`: a run's items, with a bar that shows its progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ U = TypeVar("U", covariant=True)
 
 @runtime_checkable
 class Epochs(Protocol[U]):
-    """What `lz.torch.loader` returns: each loop over it is an epoch, from `start` on."""
+    """The interface of a loader from `lz.torch.loader`: each loop is an epoch, from `start` on."""
 
     @property
     def start(self) -> int: ...
@@ -46,27 +46,27 @@ def progress(
     desc: str | None = None,
     **options: Any,
 ) -> Iterator[T]:
-    """Iterate over a run with a bar of tqdm: how far it is, its rate, epoch and waits.
+    """Iterate over a run with a tqdm bar: its position, rate, epoch and waiting time.
 
-    After a resume the bar begins where the run does. Over a loader of `lz.torch` it
-    shows one epoch. In a notebook it is a widget where
-    ipywidgets is installed. `waiting` is the share of the time since the bar was drawn last
-    that the loop waited for items. It costs about 0.4 µs an item, and reads nothing more.
+    After a resume the bar begins at the run's position. For a loader of `lz.torch` it shows one
+    epoch. In a notebook it is a widget if ipywidgets is installed. `waiting` is the share of the
+    time since the last redraw that the loop waited for items. It costs about 0.4 µs per item, and
+    reads nothing more.
 
     Args:
-        run: A run, whose `state` stays that after the last item; a pipeline, for a new one; or
-            a loader of `lz.torch`.
-        total: How many items there are, those before a resume included; by default those
-            of the epoch, where the pipeline has a length.
-        desc: What stands before the bar.
+        run: A run, whose `state` stays that after the last item; a pipeline, for a new run; or a
+            loader of `lz.torch`.
+        total: Number of items, including those before a resume; by default those of the epoch,
+            if the pipeline has a length.
+        desc: Text before the bar.
         **options: More arguments of `tqdm`: `leave`, `file`, `disable`, `position`, ...
 
     Returns:
-        An iterator over the rest of the run. The bar is closed at its end, when the loop is
-        left, and after an error, which is raised as the run does.
+        An iterator over the rest of the run. The bar is closed at its end, when the loop is left,
+        and after an error, which is raised as by the run.
 
     Raises:
-        ImportError: tqdm is not installed: `pip install "lazyckpt[progress]"`.
+        ImportError: If tqdm is not installed: `pip install "lazyckpt[progress]"`.
 
     >>> import lazyckpt as lz
     >>> sum(lz.progress(lz.source(range(10)), disable=True))
@@ -100,9 +100,9 @@ def _shown(
         try:
             for item in run:
                 try:
-                    yield item  # first, so that an interrupt behind it loses none
+                    yield item  # first, so that an interrupt after it loses no item
                 finally:
-                    given += 1  # also the item at which the loop was left
+                    given += 1  # including the item at which the loop was left
                 if bar.update():
                     stats = run.stats
                     bar.set_postfix(_said(run, stats, before), refresh=False)
@@ -113,14 +113,14 @@ def _shown(
 
 
 def _place(run: Run[Any] | Epochs[Any], total: int | None) -> tuple[int, int | None]:
-    """How many items of its epoch a run has delivered, and how many it has, if that is known."""
+    """Return the number of items of the epoch that a run has delivered, and its length if known."""
     if isinstance(run, Run):
         length = run.pipeline.machine.length
         if total is not None or length is None or length == math.inf:
             return run.state.items, total
         return items_in_epoch(run.pipeline, run.state), int(length)
     if total is None:
-        with suppress(TypeError):  # of a loader without a length
+        with suppress(TypeError):  # a loader without a length
             total = len(run)
     return run.start, total
 

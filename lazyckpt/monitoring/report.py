@@ -1,4 +1,4 @@
-"""What a profile has found: a table, a page of HTML, a picture, a trace."""
+"""The result of a profile: a table, HTML, a plot, a trace."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lazyckpt.pictures.tables import Table
 from lazyckpt.timers.timings import Span
 
 _WIDTH = 44  # characters of a stage
-_NAMES = ("stage", "time", "share", "waiting", "items", "an item", "bytes")
+_NAMES = ("stage", "time", "share", "waiting", "items", "per item", "bytes")
 
 
 @dataclass(frozen=True)
 class StageProfile:
-    """What a stage has taken, in all workers together.
+    """The measurements of a stage, over all workers.
 
     Attributes:
-        name: The stage, as it was written.
-        depth: How many stages it is within, of those that join pipelines.
-        seconds: Without the stages before it.
-        working: Of these, those in which the processor worked.
-        items: How many it has made.
-        bytes: How large these are together, about.
+        name: The stage as code.
+        depth: Number of enclosing stages that join pipelines.
+        seconds: Time spent in the stage, without the stages before it.
+        working: The part of `seconds` in which the processor worked.
+        items: Number of items computed.
+        bytes: Approximate total size of these items.
     """
 
     name: str
@@ -42,21 +42,21 @@ class StageProfile:
 
     @property
     def waiting(self) -> float:
-        """Seconds that it waited: for files, the network, a lock or a busy processor."""
+        """Seconds spent waiting: for files, the network, a lock or a busy processor."""
         return max(0.0, self.seconds - self.working)
 
 
 @dataclass(frozen=True)
 class WorkerProfile:
-    """What a worker has done.
+    """The measurements of a worker.
 
     Attributes:
         name: Its name.
-        seconds: How long it was at work in a stage.
-        working: Of these, those in which the processor worked.
-        stages: How long it was at work in each stage, in their order.
-        process: The number of its process.
-        thread: That of its thread.
+        seconds: Time spent in stages.
+        working: The part of `seconds` in which the processor worked.
+        stages: Time spent in each stage, in their order.
+        process: The id of its process.
+        thread: The id of its thread.
     """
 
     name: str
@@ -69,18 +69,18 @@ class WorkerProfile:
 
 @dataclass(frozen=True, repr=False)
 class Profile:
-    """What each stage and each worker has taken. `lazyckpt.profile` makes it.
+    """The measurements of each stage and each worker; made by `lazyckpt.profile`.
 
     Attributes:
-        items: How many items were read.
-        seconds: How long that took.
-        first: How long the first of them took, for which workers start.
-        stages: Each stage, from the source on; those of pipelines that are joined before
-            what joins them.
-        workers: Each worker; without an executor the thread that has read.
-        bottleneck: Which stage is slow, and what to do about it.
-        executor: Who made the items.
-        warnings: The stages that were seen to draw from a global generator of random numbers.
+        items: Number of items read.
+        seconds: Time that reading took.
+        first: Time until the first item, including the start of workers.
+        stages: Each stage, starting with the source; stages of joined pipelines come before the
+            stage that joins them.
+        workers: Each worker; without an executor, the thread that read.
+        bottleneck: The slow stage, and what to do about it.
+        executor: The executor of the run.
+        warnings: Stages that drew from a global random generator.
     """
 
     items: int
@@ -95,7 +95,7 @@ class Profile:
 
     @property
     def rate(self) -> float:
-        """Items a second."""
+        """Items per second."""
         return self.items / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class Profile:
         printer.text(str(self))
 
     def to_text(self, width: int = LINE) -> str:
-        """The text for a terminal of so many columns."""
+        """Return the text for a terminal of `width` columns."""
         said = [*self._worker_lines(), self.bottleneck, *self._warning_lines()]
         lines = [*wrap(self._summary(), width), self._table().to_text(width)]
         return "\n".join([*lines, *(line for text in said for line in wrap(text, width))])
@@ -115,7 +115,7 @@ class Profile:
 
     def _summary(self) -> str:
         text = f"{self.items:,} items in {said_time(self.seconds)}, {said_rate(self.rate)}"
-        return f"{text}, by {self.executor}; the first after {said_time(self.first)}"
+        return f"{text}, by {self.executor}; first item after {said_time(self.first)}"
 
     def _table(self) -> Table:
         total = sum(stage.seconds for stage in self.stages) or 1.0
@@ -138,8 +138,8 @@ class Profile:
             for each in self.workers:
                 busy, waits = each.seconds / (self.seconds or 1), each.seconds - each.working
                 yield (
-                    f"{each.name}: {min(1.0, busy):.0%} of the time at work, "
-                    f"{said_time(each.seconds)}, of which it waited {said_time(max(0.0, waits))}"
+                    f"{each.name}: busy {min(1.0, busy):.0%} of the time, "
+                    f"{said_time(each.seconds)} including {said_time(max(0.0, waits))} of waiting"
                 )
 
     def _warning_lines(self) -> Iterator[str]:
@@ -152,16 +152,16 @@ class Profile:
         return framed(f"{head}{self._table().to_html('stage')}{remarks}{warned}", "profile")
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw a bar for each stage: how long it worked, and how long it waited.
+        """Draw a bar per stage: the time it worked, and the time it waited.
 
         Args:
-            ax: The axes of Matplotlib to draw on; by default new ones.
+            ax: Matplotlib axes to draw on; by default new ones.
 
         Returns:
             The axes.
 
         Raises:
-            ImportError: Matplotlib is not installed: `pip install "lazyckpt[plot]"`.
+            ImportError: If Matplotlib is not installed: `pip install "lazyckpt[plot]"`.
         """
         if ax is None:
             try:
@@ -185,7 +185,7 @@ class Profile:
         return ax
 
     def chrome_trace(self) -> dict[str, Any]:
-        """The first calls of each stage, in the Trace Event Format.
+        """Return the first calls of each stage, in the Trace Event Format.
 
         Returns:
             A dict for `json.dumps`; chrome://tracing and ui.perfetto.dev show it.
@@ -213,19 +213,19 @@ class Profile:
         """Write `chrome_trace` to a file.
 
         Args:
-            path: Where to.
+            path: Path of the file.
         """
         Path(path).write_text(json.dumps(self.chrome_trace()), "utf-8")
 
 
 def cut_name(text: str, width: int = _WIDTH) -> str:
-    """A name in so many characters."""
+    """Shorten a name to `width` characters."""
     text = "".join(c if c.isprintable() else "?" for c in text)
     return text if len(text) <= max(12, width) else text[: max(12, width) - 3] + "..."
 
 
 def said_time(seconds: float) -> str:
-    """A time with a unit that suits it."""
+    """Format a time with a suitable unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -233,12 +233,12 @@ def said_time(seconds: float) -> str:
 
 
 def said_rate(rate: float) -> str:
-    """Such as `1,042 a second`."""
-    return f"{rate:,.0f} a second" if rate >= 100 else f"{rate:.3g} a second"
+    """Format a rate, such as `1,042 per second`."""
+    return f"{rate:,.0f} per second" if rate >= 100 else f"{rate:.3g} per second"
 
 
 def said_size(size: float) -> str:
-    """A size with a unit that suits it."""
+    """Format a size with a suitable unit."""
     for unit, each in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= each:
             return f"{size / each:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""From timings to a profile."""
+"""Conversion of timings to a profile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOTHING = Timing()
 
 
 class Row(NamedTuple):
-    """A stage, the pipeline that it is in, and how many others that is within."""
+    """A stage, its pipeline, and the number of stages that contain the pipeline."""
 
     call: Call
     chain: Chain
@@ -34,15 +34,15 @@ class Row(NamedTuple):
 
     @property
     def rate(self) -> Rate:
-        """How many items it takes of the stage before it."""
+        """The number of items that it reads from the stage before it."""
         number = next(n for n, call in enumerate(self.chain.calls) if call is self.call)
         return self.chain.machines[number].rate
 
 
 class Read(NamedTuple):
-    """How many items were read, and how long that took; how many with timers, and how long those.
+    """The number of items read and the time this took; the same for the timed ones.
 
-    `first` is how long the first took.
+    `first` is the time until the first item.
     """
 
     items: int
@@ -59,7 +59,7 @@ def summary(
     costs: TimerCosts,
     executor: Executor | None,
 ) -> Profile:
-    """What was measured with timers, as if all items had been read with them."""
+    """Extrapolate the measurements of the timed items to all items."""
     stages = [_stage(row, number, timings, costs) for number, row in enumerate(rows)]
     workers = list(_workers(timings, costs, len(rows)))
     times = counts = 1.0
@@ -85,16 +85,16 @@ def _warnings(stages: list[StageProfile], timings: list[Timings]) -> Iterator[st
     drawing = {key[0] for found in timings for key, each in found.stages.items() if each.draws}
     for number in sorted(drawing):
         yield (
-            f"{cut_name(stages[number].name)} draws from a global generator of random numbers, "
-            "which no state contains: a resume yields different values; use random_map, whose "
-            "numbers depend on the item alone"
+            f"{cut_name(stages[number].name)} draws from a global random generator, which no "
+            "state contains: a resume yields different values; use random_map, whose random "
+            "numbers depend only on the item"
         )
 
 
 def _elapsed(
     read: Read, timings: list[Timings], costs: TimerCosts, workers: list[WorkerProfile]
 ) -> float:
-    """How long it would have taken to read with timers that cost nothing."""
+    """Return the time that reading would have taken with timers that cost nothing."""
     at_work = [worker.seconds for worker in workers]
     if all(worker.name == CONSUMER for worker in workers):
         return sum(at_work)
@@ -128,9 +128,9 @@ def _stage(row: Row, number: int, timings: list[Timings], costs: TimerCosts) -> 
 
 
 def _counted(stages: list[StageProfile], rows: list[Row]) -> Iterator[StageProfile]:
-    """The stages; one whose items are looked up by the next has made what that has taken."""
+    """Yield the stages; a stage whose items the next one looks up counts the items read by that."""
     found: list[StageProfile] = []
-    behind: dict[int, tuple[int, Rate]] = {}  # by chain, what comes behind
+    behind: dict[int, tuple[int, Rate]] = {}  # by chain, the items and rate of the next stage
     for stage, row in zip(reversed(stages), reversed(rows), strict=True):
         items, rate = (0, UNKNOWN) if row.is_last else behind[id(row.chain)]
         if not stage.items and rate.each < math.inf:
@@ -155,7 +155,7 @@ def _workers(timings: list[Timings], costs: TimerCosts, count: int) -> Iterator[
     for worker, stages, _ in timings:
         by_worker.setdefault(worker, []).extend((key[0], each) for key, each in stages.items())
     for (process, thread, name), pairs in sorted(by_worker.items(), key=lambda pair: pair[0][::-1]):
-        if not any(each.items for _, each in pairs):  # it has made sure that the state fits
+        if not any(each.items for _, each in pairs):  # it only checked that the state fits
             continue
         took = [0.0] * count
         for number, each in pairs:

@@ -1,1 +1,1 @@
-"""How pipelines, states, runs and items look: one model, drawn as HTML, with rich, as text."""
+"""Display of pipelines, states, runs and items: one model for HTML, rich and plain text."""

@@ -1,4 +1,4 @@
-"""Chains as figures: their arguments, branches and marks. It reads no data."""
+"""Figures of chains, with their arguments, branches and marks; reads no data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import plural
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.ranks import is_rank_free
+from lazyckpt.core.ranks import is_rank_invariant
 from lazyckpt.core.show import show
 from lazyckpt.pictures.figure import DEPTH, ROOM, Mark, Node, branches, legible, row
 
@@ -18,14 +18,16 @@ Told = Callable[[str], str]  # of a stage's number, such as `1[0].2`, what is to
 
 ACCESS = Mark("[i]", "random access", "random access: item i is made without those before it")
 OWNS = Mark("◆", "own state", "own state: the stage keeps a part of the position itself")
-RANK_FREE = Mark("≡", "rank-free", "rank-free: states that all ranks share stay equal behind it")
+RANK_INVARIANT = Mark(
+    "≡", "rank-invariant", "rank-invariant: all ranks still have the same state after this stage"
+)
 ENDLESS = Mark("∞", "endless", "endless: it gives items for ever")
 
 WEIGHTS = "weights"
 
 
 class _Written(NamedTuple):
-    """A call as it was written, with the numbers of the stages that it is made of."""
+    """A call as it was written, with the numbers of the stages it consists of."""
 
     call: Call
     first: int
@@ -39,14 +41,14 @@ def chain_nodes(
     room: int = ROOM,
     depth: int = DEPTH,
 ) -> tuple[Node, ...]:
-    """The stages of a chain, and within them those of the pipelines that they join.
+    """Return the stages of a chain, with the stages of the pipelines that they join.
 
     Args:
         chain: A pipeline, or stages without a source.
-        told: What to tell of each stage.
-        prefix: What stands before the numbers of its stages.
-        room: How many stages there is room for.
-        depth: How many rows there may be within rows.
+        told: Function from a stage's number to text about it.
+        prefix: Text before the numbers of its stages.
+        room: Most stages to show.
+        depth: Most levels of nested rows.
     """
     stages, parts = _written(chain), _parts(chain)
 
@@ -67,7 +69,7 @@ def _written(chain: Chain) -> list[_Written]:
 
 
 def _parts(chain: Chain) -> list[_Part]:
-    """Calls with their machines; none without a source."""
+    """Return calls with their machines; empty without a source."""
     is_source = chain.calls[0].combinator.is_source
     return [*zip(chain.calls, chain.machines, strict=True)] if is_source else []
 
@@ -88,7 +90,7 @@ def _node(
         inner = f"{stages[-1]}[{number}]."
         return chain_nodes(call.chains[number], told, inner, left, depth - 1)
 
-    weights = call.arguments.get(WEIGHTS) if _weights(call) else call  # else none
+    weights = call.arguments.get(WEIGHTS) if _weights(call) else call  # `call` equals no argument
     return Node(
         legible(call.name),
         tuple(
@@ -107,14 +109,14 @@ def _node(
 def _shown(value: Any) -> str:
     try:
         return show(value)
-    except Exception:  # of a user's own repr
+    except Exception:  # from a user's repr
         return f"<{type(value).__name__}>"
 
 
 def _labels(call: Call) -> list[str]:
-    """Of each pipeline its weight; or the argument that it is, or its number, if there are others.
+    """Return a label per pipeline: its weight, or its argument or number if there are several.
 
-    So those of `case` are told from its selector.
+    So the pipelines of `case` can be told from its selector.
     """
     weights = _weights(call)
     if weights:
@@ -133,7 +135,7 @@ def _weights(call: Call) -> list[str]:
 
 
 def weight_labels(weights: Any, count: int) -> list[str]:
-    """Weights as they are written on branches; none if they aren't so many."""
+    """Return weights as labels of branches; empty unless there are `count` of them."""
     if not isinstance(weights, Sequence) or isinstance(weights, str) or len(weights) != count:
         return []
     return [legible(_shown(weight), 40) for weight in weights]
@@ -151,22 +153,22 @@ def _marks(parts: list[_Part]) -> tuple[Mark, ...]:
         found.append(ACCESS)
     if any(machine.owns for _, machine in parts):
         found.append(OWNS)
-    if _all_rank_free(parts) and _are_rank_free(first.chains):
-        found.append(RANK_FREE)
+    if _all_rank_invariant(parts) and _are_rank_invariant(first.chains):
+        found.append(RANK_INVARIANT)
     return tuple(found)
 
 
-def _all_rank_free(parts: Iterable[_Part]) -> bool:
-    return all(is_rank_free(call.combinator, machine) for call, machine in parts)
+def _all_rank_invariant(parts: Iterable[_Part]) -> bool:
+    return all(is_rank_invariant(call.combinator, machine) for call, machine in parts)
 
 
-def _are_rank_free(chains: Iterable[Chain]) -> bool:
+def _are_rank_invariant(chains: Iterable[Chain]) -> bool:
     todo, seen = [*chains], set[int]()
     while todo:
         each = todo.pop()
         if id(each) not in seen:
             seen.add(id(each))
-            if not _all_rank_free(_parts(each)):
+            if not _all_rank_invariant(_parts(each)):
                 return False
             todo += each.calls[0].chains
     return True

@@ -1,4 +1,4 @@
-"""Figures in a terminal, by rich where it is installed."""
+"""Figures in a terminal, rendered by rich."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BAR = 24  # characters wide
 
 
 def figure_rich(figure: Figure) -> Any:
-    """A figure as a tree for rich's consoles."""
+    """Return a figure as a tree for rich's consoles."""
     root = rich_text((figure.title, "bold"), *((f"  {fact}", "dim") for fact in figure.facts))
     if figure.share is not None:
         full = round(figure.share * _BAR)
@@ -37,12 +37,12 @@ def _add(tree: Any, nodes: Iterable[Node]) -> None:
 
 
 def rich_text(*parts: tuple[str, str]) -> Any:
-    """A text for rich's consoles, of parts in styles."""
+    """Return a text for rich's consoles, from parts with styles."""
     return in_rich("text").Text.assemble(*parts)
 
 
 def in_rich(module: str) -> Any:
-    """A module of rich's."""
+    """Import a module of rich."""
     try:
         return import_module(f"rich.{module}")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Drawing what is pictured: as HTML, with rich, as a plain tree."""
+"""Rendering of objects that have stages: as HTML, by rich, as a plain tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lazyckpt.pictures.text import figure_text
 
 
 def figure(shown: Pictured) -> Figure:
-    """What is to be seen of it."""
+    """Return the figure of an object."""
     stages, places, facts, share = shown._legend()
 
     def told(stage: str) -> str:
@@ -29,27 +29,27 @@ def figure(shown: Pictured) -> Figure:
 
 
 def as_html(shown: Pictured) -> str:
-    """A diagram, for notebooks."""
+    """Return a diagram, for notebooks."""
     return figure_html(figure(shown))
 
 
 def as_rich(shown: Pictured) -> Any:
-    """A tree, for rich's consoles."""
+    """Return a tree, for rich's consoles."""
     return figure_rich(figure(shown))
 
 
 def tree(shown: Pictured, *, width: int | None = None) -> str:
-    """A pipeline, a run, a state or a difference as a tree in plain text. It reads no data.
+    """Return a pipeline, a run, a state or a difference as a tree in plain text.
 
-    Notebooks draw the same as a diagram, and `rich.print` in color.
+    It reads no data. Notebooks show the same as a diagram, and `rich.print` in color.
 
     Args:
-        shown: What has stages: a `Pipeline`, a `Stage`, a `Run`, a `State`, what `diff`
-            or `resume_cost` gives.
-        width: Characters of a line; None is as many as the terminal has.
+        shown: An object with stages: a `Pipeline`, a `Stage`, a `Run`, a `State`, or a result
+            of `diff` or `resume_cost`.
+        width: Characters per line; None for the width of the terminal.
 
     Raises:
-        ArgumentError: It has no stages.
+        ArgumentError: If it has no stages.
 
     >>> import lazyckpt as lz
     >>> text = lz.source(["a b", "c"]) | lz.flat_map(str.split)
@@ -59,14 +59,14 @@ def tree(shown: Pictured, *, width: int | None = None) -> str:
         own state
         + 1
         | source(['a b', 'c'])
-        |   2 items, random access, own state, rank-free
+        |   2 items, random access, own state, rank-invariant
         | flat_map(str.split)
         |   own state
         + 2
         | count()
-        |   endless, random access, own state, rank-free
+        |   endless, random access, own state, rank-invariant
         | map(str)
-        |   endless, random access, rank-free
+        |   endless, random access, rank-invariant
     """
     if not isinstance(shown, Pictured):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""States as figures: the stages as a state has them, and what is told of each."""
+"""Figures of states: the stages in a state, with text about each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lazyckpt.pictures.figure import DEPTH, ROOM, Node, branches, legible, row
 def entry_nodes(
     entries: Entries, told: Told, prefix: str = "", room: int = ROOM, depth: int = DEPTH
 ) -> tuple[Node, ...]:
-    """The stages of a state, and within them those of the pipelines that they join.
+    """Return the stages of a state, with the stages of the pipelines that they join.
 
     Args:
-        entries: The stages, as the state has them.
-        told: What to tell of each stage, by its number.
-        prefix: What stands before the numbers.
-        room: How many stages there is room for.
-        depth: How many rows there may be within rows.
+        entries: The stages in the state.
+        told: Function from a stage's number to text about it.
+        prefix: Text before the numbers.
+        room: Most stages to show.
+        depth: Most levels of nested rows.
     """
 
     def node(number: int, left: int) -> Node:

@@ -1,4 +1,4 @@
-"""What is to be seen of a pipeline: its stages in a row, those that it joins in branches."""
+"""The model of a figure: stages in a row, and the pipelines that they join as branches."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from lazyckpt.core.checks import cut, plural
 
-ROOM = 240  # stages in a figure
-ROW = 40  # stages in a row
-BRANCHES = 12  # of one stage
-DEPTH = 4  # rows within rows
+ROOM = 240  # most stages per figure
+ROW = 40  # most stages per row
+BRANCHES = 12  # most branches per stage
+DEPTH = 4  # most levels of nested rows
 
 
 class Mark(NamedTuple):
-    """What a stage is, in a sign, a word and a sentence."""
+    """A property of a stage, as a sign, a word and a sentence."""
 
     sign: str
     word: str
@@ -22,10 +22,10 @@ class Mark(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A stage; or, without `is_stage`, a note on what is left out.
+    """A stage; or, without `is_stage`, a note on omitted stages.
 
-    - `place`: where it stands, or what else is told of it
-    - `is_source`, `owns`: whether it has no upstream, and a part of the position
+    - `place`: its position, or other text about it
+    - `is_source`, `owns`: True if it has no upstream; True if it has a part of the position
     """
 
     name: str
@@ -46,7 +46,7 @@ class Branch(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """Stages under a title and facts; `share` of the way is done, if that is known."""
+    """Stages under a title and facts; `share` is the share of the epoch that is done, if known."""
 
     title: str
     nodes: tuple[Node, ...]
@@ -55,18 +55,18 @@ class Figure(NamedTuple):
 
 
 def legible(text: str, most: int = 300, *, in_data: bool = False) -> str:
-    """Any text as it may be seen: in one line, without control codes, of bounded length."""
+    """Return any text in one line, without control codes, with a bounded length."""
     line = cut(" ".join(text[: 4 * most].split()) or text[:most], in_data=in_data)
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
 def row(count: int, node: Callable[[int, int], Node], room: int) -> tuple[Node, ...]:
-    """The stages of a pipeline: the first and the last where there is no room for all.
+    """Return the stages of a pipeline: all, or the first and the last ones if there is no room.
 
     Args:
-        count: How many it has.
-        node: Makes one of its number and of the room left for stages within it.
-        room: How many stages there is room for.
+        count: Number of stages.
+        node: Function from a stage's number and the room left inside it to the stage.
+        room: Most stages to show.
     """
     first, missing, last = _ends(count, max(3, min(room, ROW)))
     left = room - len(first) - len(last)
@@ -79,13 +79,13 @@ def row(count: int, node: Callable[[int, int], Node], room: int) -> tuple[Node, 
 def branches(
     labels: Sequence[str], nodes: Callable[[int, int], tuple[Node, ...]], room: int, depth: int
 ) -> tuple[Branch, ...]:
-    """The pipelines that a stage joins: the first and the last where there is no room for all.
+    """Return the pipelines that a stage joins: all, or the first and the last ones.
 
     Args:
-        labels: Of each.
-        nodes: Makes the stages of one, of its number and of the room left for them.
-        room: How many stages there is room for.
-        depth: How many rows there may be within rows.
+        labels: Label of each.
+        nodes: Function from a pipeline's number and the room left for it to its stages.
+        room: Most stages to show.
+        depth: Most levels of nested rows.
     """
     if not labels:
         return ()
@@ -105,7 +105,7 @@ def _left_out(count: int, what: str) -> Node:
 
 
 def _ends(count: int, most: int) -> tuple[range, int, range]:
-    """The first and the last numbers, and how many between are left out."""
+    """Return the first and the last numbers, and how many between them are omitted."""
     if count <= most:
         return range(count), 0, range(0)
     last = most // 4

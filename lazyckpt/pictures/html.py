@@ -1,6 +1,6 @@
-"""Figures as HTML that needs no script: cards, branches that join, tables of items.
+"""Figures as HTML without scripts: cards, branches that join, tables of items.
 
-Colours are made of the page's own text colour, so that they suit light and dark pages alike.
+Colors are derived from the page's text color, so that they suit light and dark pages.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from lazyckpt.pictures.figure import Branch, Figure, Mark, Node, legible
 from lazyckpt.pictures.style import DEEP_STYLE, STYLE
 
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
-_LONG = 48  # characters of an argument that a card shows
-_WORDS = 20  # characters that a card has room for, on any page that isn't narrow
+_LONG = 48  # most characters of an argument on a card
+_WORDS = 20  # characters that a card has room for, unless the page is narrow
 
 
 def escaped(text: str, most: int = 300, *, in_data: bool = False) -> str:
-    """Any text, as HTML."""
+    """Return any text as HTML."""
     return legible(text, most, in_data=in_data).translate(_ESCAPED)
 
 
 def figure_html(figure: Figure) -> str:
-    """A figure, with its style."""
+    """Return a figure with its style."""
     is_deep = _depth(figure.nodes) > 2
     return framed(f"{_head(figure)}{_flow(figure.nodes)}", figure.title, is_deep=is_deep)
 
 
 def framed(body: str, title: str, *, is_deep: bool = False) -> str:
-    """Some HTML of ours, with its style."""
+    """Return HTML of this package with its style."""
     name, style = ("lzp lzp-deep", DEEP_STYLE) if is_deep else ("lzp", STYLE)
     return f'<div class="{name}" role="group" aria-label="{escaped(title)}">{style}{body}</div>'
 
 
 def _depth(nodes: Iterable[Node]) -> int:
-    """How many rows there are within rows."""
+    """Return the number of levels of nested rows."""
     return max((1 + _depth(branch.nodes) for node in nodes for branch in node.branches), default=0)
 
 
 def caption(title: str, facts: Iterable[str] = ()) -> str:
-    """A line of a title and facts."""
+    """Return a line with a title and facts."""
     told = "".join(f'<span class="lzp-fact">{bdi(fact)}</span>' for fact in facts)
     return f'<div class="lzp-head"><span class="lzp-title">{bdi(title)}</span>{told}</div>'
 
 
 def remark(text: str, *, is_warning: bool = False) -> str:
-    """A sentence in a line of its own."""
+    """Return a sentence on a line of its own."""
     return f'<div class="lzp-remark{" lzp-warning" * is_warning}">{bdi(text, 1_000)}</div>'
 
 
@@ -106,5 +106,5 @@ def _mark(mark: Mark) -> str:
 
 
 def bdi(text: str, most: int = 300, *, in_data: bool = False) -> str:
-    """A text whose direction of writing changes nothing around it."""
+    """Return a text whose writing direction doesn't affect the text around it."""
     return f"<bdi>{escaped(text, most, in_data=in_data)}</bdi>"

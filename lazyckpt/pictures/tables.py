@@ -15,13 +15,13 @@ from lazyckpt.pictures.text import LEAST, filled
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts under names. A text in place of a row is the heading of those behind it.
+    """Rows of texts under names; a str instead of a row is the heading of the rows after it.
 
     Attributes:
         names: The names of the columns.
-        rows: The rows; spaces before the first text of one indent it.
-        right: The names of the columns that are to the right, as numbers are.
-        shares: Of each row a number from 0 to 1, which is shown as a bar where there is room.
+        rows: The rows; spaces before the first text of a row indent it.
+        right: The names of right-aligned columns, such as numbers.
+        shares: A number from 0 to 1 per row, shown as a bar if there is room.
     """
 
     names: Sequence[str]
@@ -30,9 +30,9 @@ class Table:
     shares: Sequence[float] = ()
 
     def to_text(self, width: float = math.inf, margin: str = "") -> str:
-        """The table in lines of so many characters: in columns if they fit, else row by row.
+        """Return the table in lines of at most `width` characters: in columns if they fit.
 
-        The last column is cut where it is too long.
+        Otherwise each row has its own lines. The last column is cut if it is too long.
         """
         rows = [_shown(row) for row in (self.names, *self.rows)]
         cells = [row for row in rows if not isinstance(row, str)]
@@ -71,7 +71,7 @@ class Table:
             yield from filled(", ".join(told), f"{margin}  ", f"{margin}  ", width)
 
     def to_html(self, code: str) -> str:
-        """The table, one column in a font for code; on a narrow page each row is a block."""
+        """Return the table, one column in a font for code; on a narrow page rows are blocks."""
         heads = "".join(f'<span role="columnheader">{bdi(name)}</span>' for name in self.names)
         shares: Sequence[float | None] = self.shares or [None] * len(self.rows)
         lines = "".join(
@@ -96,7 +96,7 @@ class Table:
         )
 
     def to_rich(self, title: str) -> Any:
-        """The table for rich's consoles."""
+        """Return the table for rich's consoles."""
         table = in_rich("table").Table(title=rich_text((title, "bold")), title_justify="left")
         for name in self.names:
             table.add_column(name, overflow="fold")
@@ -106,7 +106,7 @@ class Table:
 
 
 def _shown(row: Sequence[str] | str) -> Sequence[str]:
-    """Texts as they may be seen, as far in as they were."""
+    """Return legible texts, with their indentation."""
     if isinstance(row, str):
         return legible(row)
     return [_indent(text) + legible(text.lstrip(" "), in_data=True) for text in row]

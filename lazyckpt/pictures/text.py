@@ -7,18 +7,18 @@ from textwrap import wrap
 
 from lazyckpt.pictures.figure import Figure, Node, legible
 
-_LONG = 60  # characters of an argument that is shown
-LEAST = 16  # characters that a line has room for, however deep
+_LONG = 60  # most characters of an argument
+LEAST = 16  # least characters per line at any depth
 
 
 def figure_text(figure: Figure, width: int) -> str:
-    """A figure in lines of at most so many characters, but for the deepest."""
+    """Return a figure in lines of at most `width` characters, except the deepest ones."""
     head = ", ".join([figure.title, *figure.facts, *_done(figure)])
     return "\n".join([*filled(head, "", "  ", width), *_lines(figure.nodes, "  ", width)])
 
 
 def written(node: Node) -> str:
-    """A stage as it would be written, without the pipelines that it joins."""
+    """Return a stage as code, without the pipelines that it joins."""
     if not node.is_stage:
         return f"... {node.name}"
     parts = [legible(text, _LONG) for text in node.arguments]
@@ -26,7 +26,7 @@ def written(node: Node) -> str:
 
 
 def told(node: Node) -> list[str]:
-    """What a stage is, in words."""
+    """Return the properties of a stage, in words."""
     return [mark.word for mark in node.marks]
 
 
@@ -49,6 +49,6 @@ def _lines(nodes: Iterable[Node], margin: str, width: int) -> Iterator[str]:
 
 
 def filled(text: str, first: str, later: str, width: int) -> list[str]:
-    """A text in lines of so many characters, behind what is before the first and before others."""
+    """Wrap a text to lines of at most `width` characters, after a first and a later margin."""
     room = max(width, len(later) + LEAST)
     return wrap(text, room, initial_indent=first, subsequent_indent=later) or [first]

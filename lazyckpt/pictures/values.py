@@ -1,4 +1,4 @@
-"""Items as they are told: type, shape, dtype, bytes and the first values. None is copied whole."""
+"""Descriptions of items: type, shape, dtype, bytes and first values; no item is copied whole."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.core.show import is_function, show
 from lazyckpt.pictures.figure import legible
 
-_FEW = 4  # values of an array or a list that are shown
-_PARTS = 8  # of an item that have a line each
-_DEEP = 2  # parts within parts that have
-_COUNTED = 1_000  # parts of a container whose bytes are added up
-_MASKED = 1 << 12  # characters of a text that are looked through for secrets
-_LONG = 60  # characters of a value
+_FEW = 4  # most values shown of an array or a list
+_PARTS = 8  # most parts of an item with a line each
+_DEEP = 2  # levels of nested parts with a line each
+_COUNTED = 1_000  # most parts of a container whose bytes are added up
+_MASKED = 1 << 12  # most characters of a text that are searched for secrets
+_LONG = 60  # most characters of a value
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 class Told(NamedTuple):
-    """What is told of a value, or of a part of it that `name` names."""
+    """The description of a value, or of the part of it called `name`."""
 
     name: str
     type: str
@@ -35,7 +35,7 @@ class Told(NamedTuple):
 
 
 def lines(name: str, value: Any, depth: int = _DEEP) -> Iterator[Told]:
-    """A line for a value, and for what it consists of, if that is no long row of numbers."""
+    """Yield a line for a value, and for each part of it, unless it is a long row of numbers."""
     yield _told(name, value)
     if depth:
         parts = _parts(value)
@@ -63,7 +63,7 @@ def _told(name: str, value: Any) -> Told:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a value consists of that has a line of its own, with how it is got."""
+    """Yield the parts of a value that have a line each, with the code that gets them."""
     if isinstance(value, Mapping):
         for key in value:
             yield f"[{legible(abbreviated(key), 24)}]", value[key]
@@ -83,19 +83,19 @@ def _fields(value: Any) -> tuple[str, ...]:
 
 
 def _is_rich(value: Any) -> bool:
-    """Whether a part of a list deserves a line."""
+    """Return whether a part of a list needs a line of its own."""
     return isinstance(value, (Mapping, tuple, list)) or isinstance(_got(value, "shape"), tuple)
 
 
 def _got(value: Any, name: str) -> Any:
     try:
         return getattr(value, name, None)
-    except Exception:  # of a property of somebody's own
+    except Exception:  # from a user's property
         return None
 
 
 def _safe(function: Callable[..., str], value: Any, *more: Any) -> str:
-    """What is told of a value, or its type where a method of somebody's own fails."""
+    """Return the description of a value, or its type if a user's method fails."""
     try:
         return function(value, *more)
     except Exception:
@@ -126,7 +126,7 @@ def _rounded(size: float) -> str:
 
 
 def _bytes(value: Any, left: list[int]) -> tuple[int | None, bool]:
-    """The bytes of a value, those of its parts added up, and whether those are all."""
+    """Return the bytes of a value, including its parts, and whether all of them are counted."""
     size = _got(value, "nbytes")
     if isinstance(size, int):
         return size, True
@@ -153,7 +153,7 @@ def _sum(values: Iterable[Any], left: list[int]) -> tuple[int, bool]:
 
 
 def abbreviated(value: Any, depth: int = 3) -> str:
-    """A value as it would be written, of which no more is looked at than is shown."""
+    """Return a value as code; reads no more of it than is shown."""
     return legible(masked(_safe(_abbreviated, value, depth), in_data=True), _LONG, in_data=True)
 
 
@@ -194,7 +194,7 @@ def _more(values: Any) -> str:
 
 
 def _array(value: Any, depth: int) -> str:
-    """The first values of the first row."""
+    """Return the first values of the first row."""
     try:
         row, dots = value, ""
         while len(row.shape) > 1:
@@ -204,6 +204,6 @@ def _array(value: Any, depth: int) -> str:
             return _abbreviated(row.item(), depth - 1) if depth else "..."
         shown = [_abbreviated(each, depth - 1) if depth else "..." for each in row[:_FEW].tolist()]
         dots = ", ..." if row.shape[0] > _FEW else dots
-    except Exception:  # of a frame, of an array without items, of another library's
+    except Exception:  # from a frame, an empty array or an array of a different library
         return ""
     return f"[{', '.join(shown)}{dots}]"

@@ -1,1 +1,1 @@
-"""States: what they are, and what can be done with them."""
+"""States: their form, and the functions on them."""

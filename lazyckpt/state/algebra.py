@@ -1,4 +1,4 @@
-"""States as values: the next one, the one n items on, how two differ. Pure functions, all."""
+"""Pure functions of states: the next state, the state after n items, the difference of two."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from lazyckpt.state.walk import Flowing, Walk
 
 
 def init(pipeline: Chain, *, epoch: int = 0) -> State:
-    """The state before the first item. It reads no data.
+    """Return the state before the first item. Reads no data.
 
     Args:
-        pipeline: The one to begin.
-        epoch: Its epoch, an int >= 0.
+        pipeline: The pipeline.
+        epoch: The epoch, an int >= 0.
 
     >>> import lazyckpt as lz
     >>> lz.init(lz.source("abc".split()))
@@ -45,18 +45,18 @@ def init(pipeline: Chain, *, epoch: int = 0) -> State:
 
 
 def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
-    """The next state and the item; `Exhausted` at the end. The given state stays good.
+    """Return the next state and the item; raise `Exhausted` at the end.
 
-    A pure function: the same state gives the same result, however often and in
-    whatever order states are stepped. What it has opened, such as files, stays open for
-    a step from the state that it returns, and is closed with that state.
+    A pure function: the same state gives the same result, however often and in whatever order
+    states are stepped, and the given state stays valid. Opened resources, such as files, stay
+    open for a step from the returned state, and are closed with that state.
 
     Args:
-        pipeline: That of the state.
-        state: Where the item comes next.
+        pipeline: The pipeline of the state.
+        state: The state before the item.
 
     Raises:
-        Exhausted: The stream has ended there.
+        Exhausted: If the stream has ended.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.batch(3)
@@ -82,7 +82,7 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
 
 
 def _checked(pipeline: Chain, state: AnyState) -> State:
-    """The state, if it is one that the pipeline can be in."""
+    """Return the state, if the pipeline can be in it."""
     found = matching(as_state(state), runnable("step", pipeline))
     with fitting(found.position):
         pipeline.machine.check(found.position)
@@ -90,14 +90,14 @@ def _checked(pipeline: Chain, state: AnyState) -> State:
 
 
 def state_at(pipeline: Chain, n: int) -> State:
-    """The state after n items: at once with random access, else by going there.
+    """Return the state after `n` items: immediately with random access, otherwise by reading.
 
     Args:
-        pipeline: The one that gives the items.
-        n: How many, an int >= 0.
+        pipeline: The pipeline.
+        n: Number of items, an int >= 0.
 
     Raises:
-        IndexError: There are fewer.
+        IndexError: If there are fewer.
 
     >>> import lazyckpt as lz
     >>> lz.state_at(lz.source(range(10**9)) | lz.shuffle(seed=0), 123_456_789)
@@ -111,15 +111,15 @@ def state_at(pipeline: Chain, n: int) -> State:
 
 
 def advance(pipeline: Chain, state: AnyState, n: int) -> State:
-    """The state n items on: at once with random access, else by going there.
+    """Return the state `n` items on: immediately with random access, otherwise by reading.
 
     Args:
-        pipeline: That of the state.
-        state: Where to begin.
-        n: How many items, an int >= 0.
+        pipeline: The pipeline of the state.
+        state: The state to begin at.
+        n: Number of items, an int >= 0.
 
     Raises:
-        IndexError: Fewer are left.
+        IndexError: If fewer are left.
 
     >>> import lazyckpt as lz
     >>> evens = lz.count(0, 2) | lz.batch(3)
@@ -153,20 +153,20 @@ def replay(pipeline: Chain, state: AnyState) -> Any: ...
 @overload
 def replay(pipeline: Chain, state: AnyState, until: AnyState) -> list[Any]: ...
 def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> Any:
-    """The one item that comes after a state, made alone; or all between two states.
+    """Recompute the one item after a state, or all items between two states.
 
-    What an error's note gives a state for. Where the pipeline's functions have
-    changed since, it's made by the new ones.
+    Use it with the state from an error's note. If functions of the pipeline have changed since,
+    the new ones are called.
 
     Args:
-        pipeline: That of the state.
-        state: Where the item comes next.
-        until: A later state of the same run: across the ends of epochs, and without what
-            `on_error="skip"` has left out.
+        pipeline: The pipeline of the state.
+        state: The state before the item.
+        until: A later state of the same run, for a list of all items up to it, across the ends of
+            epochs; items that `on_error="skip"` skipped are skipped again.
 
     Raises:
-        Exhausted: The stream has ended there.
-        InvalidState: The items after the first state lead to another place than `until`.
+        Exhausted: If the stream has ended.
+        InvalidState: If the items after the first state don't lead to `until`.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(10)) | lz.shuffle(4, seed=0)
@@ -181,7 +181,7 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
     if until is None:
         item = step(pipeline, state)[1]
         pipeline.close_steps()
-        if any(each.rate.more for each in pipeline.machines):  # an error may be of one read ahead
+        if any(each.rate.more for each in pipeline.machines):  # an error may come from a later item
             first_items(pipeline.machine, matching(as_state(state), pipeline).position)
         return item
     first, last = between(pipeline, state, until)
@@ -192,7 +192,7 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
 
 
 def first_items(machine: Machine[Any], position: Position, n: int = 0) -> list[Any]:
-    """The item behind n others, as a run would make it; none if there are fewer."""
+    """Return the item n items further on, as a run would compute it; none if there are fewer."""
     flow = machine.flow(position)
     try:
         return list(islice(flow, n, n + 1))
@@ -201,11 +201,11 @@ def first_items(machine: Machine[Any], position: Position, n: int = 0) -> list[A
 
 
 def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, State]:
-    """The two states, checked."""
+    """Return the two states, checked."""
     first, last = (matching(as_state(each), pipeline) for each in (state, until))
     if last.items < first.items:
         raise InvalidState(
-            f"the states stand after {first.items:,} and {last.items:,} items: the later one "
+            f"the states are after {first.items:,} and {last.items:,} items; the later one "
             "must come second"
         )
     for each in (first, last):
@@ -214,7 +214,7 @@ def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, S
 
 
 def made_between(machine: Machine[Any], first: State, last: State) -> Iterator[Any]:
-    """The items that a run gives from one state to another, across the ends of epochs."""
+    """Yield the items of a run from one state to another, across the ends of epochs."""
     begin = first.position
     if last.skipped > first.skipped:
         begin = with_marks(begin, first.skipped.marks)
@@ -225,14 +225,14 @@ def made_between(machine: Machine[Any], first: State, last: State) -> Iterator[A
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a stage keeps in a state, in one state and in another.
+    """A stage's own position, in two states.
 
     Attributes:
-        stage: Its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
+        stage: Number of the stage in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
             within stage 1.
-        name: Its combinator's.
-        before: Its own place in the first state: nested tuples of ints, or None.
-        after: Its own place in the second.
+        name: Name of the combinator.
+        before: The stage's own position in the first state: nested tuples of ints, or None.
+        after: The stage's own position in the second state.
     """
 
     stage: str
@@ -242,7 +242,7 @@ class Move:
 
     @property
     def by(self) -> Position:
-        """How far it moved, number by number; None for what is no number in both."""
+        """The difference, number by number; None for elements that are not numbers in both."""
         return _less(self.after, self.before)
 
     def __str__(self) -> str:
@@ -253,16 +253,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Difference(Pictured):
-    """How one state differs from another; false where it doesn't.
+    """The difference between two states; false if they are equal.
 
     Attributes:
-        items: How many more items the second has delivered.
-        epochs: How many epochs further its source is; or where a stream that is repeated
-            for ever was begun again in between, how many times.
-        moves: The stages whose places differ, from the source on.
-        rebased: Where the second was carried over from another pipeline, if the first wasn't.
-        stages: The stages of both, for pictures.
-        told: How each stage of `moves` moved in words, for pictures.
+        items: How many more items were delivered at the second state.
+        epochs: How many epochs the source has advanced; if an endless repetition was restarted in
+            between, how many times.
+        moves: The stages whose positions differ, from the source on.
+        rebased: How the second state was carried over from a different pipeline, if the first
+            was not.
+        stages: The stages of both, for diagrams.
+        told: How each stage of `moves` moved, in words, for diagrams.
     """
 
     items: int
@@ -276,7 +277,7 @@ class Difference(Pictured):
         return bool(self.items or self.moves or self.rebased)
 
     def __str__(self) -> str:
-        """A line for the items, and one for each stage."""
+        """Format as one line for the items, and one per stage."""
         return "\n".join([*self._summary(), *map(str, self.moves)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -290,20 +291,23 @@ class Difference(Pictured):
         lines = [", ".join(sizes)]
         if self.rebased is not None:
             own = self.rebased.own
-            where = "only reading tells which" if own is None else f"item {own:,} of its own"
-            lines.append(f"rebased after {self.rebased.items:,} items: there {where}")
+            where = "an unknown item" if own is None else f"item {own:,}"
+            lines.append(
+                f"rebased after {self.rebased.items:,} items, at {where} of the new pipeline"
+            )
         return lines
 
 
 def diff(a: AnyState, b: AnyState) -> Difference:
-    """Which stages moved from state `a` to state `b`, and how far. It reads no data.
+    """Return which stages advanced between two states, and how far. Reads no data.
 
     Args:
-        a: The one to compare with, most often the earlier one.
-        b: Another state of the same pipeline.
+        a: The state to compare with, usually the earlier one.
+        b: A different state of the same pipeline.
 
     Raises:
-        StateMismatch: The states are of two pipelines; the message says what differs.
+        StateMismatch: If the states belong to different pipelines; the message shows how they
+            differ.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.take(50) | lz.batch(4)
@@ -316,7 +320,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
     first, second = as_state(a), as_state(b)
     if first.stages != second.stages:
         changed = difference(first.stages, second.stages)
-        raise StateMismatch(f"the states belong to two pipelines:\n{changed.rstrip()}")
+        raise StateMismatch(f"the states belong to different pipelines:\n{changed.rstrip()}")
     both = (layers(each.stages, each.position) for each in (first, second))
     pairs = [(one, other) for one, other in zip(*both, strict=True) if one.own != other.own]
     moves = [Move(one.stage, one.name, one.own, other.own) for one, other in pairs]

@@ -1,6 +1,6 @@
-"""States as JSON values and back, and whose part of a position is whose, by entries alone.
+"""States as JSON values and back, and the division of a position among stages.
 
-What isn't a state is an `InvalidState`, and executes nothing.
+Malformed states raise `InvalidState`; nothing in them is ever executed.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from lazyckpt.failures.skip_log import Skipped
 
 LONGEST = 1 << 24  # characters; a state is far smaller
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-# What `State` and `TrackedState` are made of.
+# The fields of `State` and `TrackedState`.
 Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None, Rank | None]"
 Tracking: TypeAlias = tuple[str, Ranges]
 
 FORMAT = 3
-# In the order of a text.
+# In the order of the JSON.
 _FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped", "rank", "tracked")
-IN_ALL = ("rebased", "skipped")  # that a flat state has, with null where there is none
+IN_ALL = ("rebased", "skipped")  # always in a flat state, null if there is none
 _OPTIONAL = {*IN_ALL, "rank", "tracked"}
-_LONGEST_NAME = 40  # of a tracked run
+_LONGEST_NAME = 40  # for a tracked run
 
 
 class Rebased(NamedTuple):
-    """That a state was carried over to its pipeline: after how many items, and where that is in it.
+    """Records that a state was carried over to its pipeline.
 
-    - `items`: how many items had been delivered then
-    - `own`: how many items this pipeline gives from its beginning up to there;
-      None where only reading tells
+    - `items`: number of items delivered by then
+    - `own`: number of items that the new pipeline would have yielded by then; None if that can't
+      be known without reading the data
     """
 
     items: int
@@ -53,21 +53,21 @@ class Rebased(NamedTuple):
 
 
 def parsed(text: str | bytes) -> Any:
-    """JSON of a bounded length, without what isn't plain JSON; a `ValueError` for anything else."""
+    """Parse JSON of bounded length; raise a `ValueError` for anything that isn't plain JSON."""
     if len(text) > LONGEST:
-        raise ValueError(f"{len(text):,} characters are no state")
+        raise ValueError(f"{len(text):,} characters are too long for a state")
     return json.loads(
         text, parse_int=_short_int, parse_constant=_no_constant, object_pairs_hook=_no_twice
     )
 
 
 def checksum(text: str) -> str:
-    """That of the JSON text of a state without it."""
+    """Return the checksum of a state's JSON, which is written without it."""
     return zlib.crc32(text.encode()).to_bytes(4, "big").hex()
 
 
 def is_whole(text: str | bytes) -> bool:
-    """Whether a text ends with its own checksum, as it was written."""
+    """Return whether a string ends with its own checksum, as it was written."""
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
     head, mark, check = text.rpartition(b',"check":"')
@@ -75,20 +75,19 @@ def is_whole(text: str | bytes) -> bool:
 
 
 def joined(fields: Mapping[str, str]) -> str:
-    """The JSON object of these fields."""
+    """Return the JSON object of these fields."""
     return "{" + ",".join([f'"{name}":{text}' for name, text in fields.items()]) + "}"
 
 
 def encode_stages(entries: Entries, position: Position) -> str:
-    """A JSON list `[name, arguments]` for each stage.
+    """Encode stages as a JSON list with one `[name, arguments]` per stage.
 
-    Behind these its own place, if it has one, and the pipelines that it joins.
+    These are followed by the stage's own position, if it has one, and the pipelines that it joins.
     """
     return f"[{','.join(map(encode_stage, entries, places(entries, position)))}]"
 
 
 def encode_stage(entry: Entry, part: Place) -> str:
-    """One of them."""
     found = f"[{encode_basestring_ascii(entry.name)},{entry.arguments}"
     if entry.owns:
         found += f",{'null' if part.own is None else written(part.own)}"
@@ -99,9 +98,9 @@ def encode_stage(entry: Entry, part: Place) -> str:
 
 
 def decode_stages(found: Any) -> tuple[Entries, Position]:
-    """What `encode_stages` made: entries, and the position."""
+    """Decode the result of `encode_stages`: return entries, and the position."""
     if not isinstance(found, list) or not found:
-        raise InvalidState(f"no stages of a pipeline: {brief(found)}")
+        raise InvalidState(f"not the stages of a pipeline: {brief(found)}")
     pairs = [_decode_stage(stage, number == 0) for number, stage in enumerate(found)]
     entries = tuple([entry for entry, _ in pairs])
     return entries, position_of(entries, [part for _, part in pairs])
@@ -110,22 +109,22 @@ def decode_stages(found: Any) -> tuple[Entries, Position]:
 def _decode_stage(found: Any, is_first: bool) -> tuple[Entry, Place]:
     kinds = [type(part) for part in found] if isinstance(found, list) else []
     if kinds[:2] != [str, dict] or len(kinds) > 4 or any(k is not list for k in kinds[3:]):
-        raise InvalidState(f"no stage of a pipeline: {brief(found)}")
+        raise InvalidState(f"not a stage of a pipeline: {brief(found)}")
     name, arguments, *rest = found
     own = None
     if rest and rest[0] is not None:
         own = decode(rest[0])
         if type(own) is not tuple or not _is_sound(own):
-            raise InvalidState(f"a place is made of tuples and ints >= 0, got {brief(own)}")
+            raise InvalidState(f"a position consists of tuples and ints >= 0, got {brief(own)}")
     pipelines, children = [], []
     for each in rest[1] if len(rest) > 1 else ():
         pipeline, place = decode_stages(each)
         pipelines.append(pipeline)
         children.append(place)
     if is_first and not rest:
-        raise InvalidState(f"a source without a place: {brief(found)}")
+        raise InvalidState(f"a source without a position: {brief(found)}")
     if pipelines and not is_first:
-        raise InvalidState(f"pipelines within a stage that joins none: {brief(found)}")
+        raise InvalidState(f"pipelines in a stage that joins none: {brief(found)}")
     entry = Entry(name, dumps(arguments), bool(rest), tuple(pipelines))
     return entry, Place(own, tuple(children))
 
@@ -141,28 +140,28 @@ def is_count(value: Any) -> bool:
 
 
 def _short_int(text: str) -> int:
-    if len(text) > 99:  # a state has longer ones as text, for decimal ones take long
+    if len(text) > 99:  # longer ones are strings in a state: decimal ones are slow
         raise ValueError(f"an int of {len(text):,} digits")
     return int(text)
 
 
 def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON value")
+    raise ValueError(f"{text} is not a JSON value")
 
 
 def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
 def content_of(found: Any, is_checked: bool) -> tuple[Content, Tracking | None]:
-    """What the fields of a state say; `InvalidState` for those of anything else.
+    """Check the fields of a state; raise `InvalidState` if they are not one.
 
     Args:
-        found: The dict of a state, where it is one.
-        is_checked: Whether its checksum was found to be right.
+        found: The dict of a state, if it is one.
+        is_checked: Whether its checksum was already verified.
     """
     if not isinstance(found, Mapping) or "lazyckpt" not in found:
         raise InvalidState(f"not a lazyckpt state: {brief(found)}")
@@ -182,19 +181,19 @@ def content_of(found: Any, is_checked: bool) -> tuple[Content, Tracking | None]:
 def _check_version(version: Any) -> None:
     if version in (1, 2) and type(version) is int:
         raise InvalidState(
-            f"the state has format {version}, of before the first release, which nothing reads "
-            "any more: begin anew"
+            f"the state has format {version}, from before the first release, which can't be read "
+            "any more: start from the beginning"
         )
     if version != FORMAT or type(version) is not int:
         is_newer = type(version) is int and version > FORMAT
         raise InvalidState(
             f"the state has format {brief(version)}, this lazyckpt reads {FORMAT}"
-            + ("; a newer lazyckpt wrote it: upgrade" if is_newer else ", and none is that")
+            + ("; it was written by a newer lazyckpt: upgrade" if is_newer else "")
         )
 
 
 def _body(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a state but its checksum, those that are texts as what they say."""
+    """Return the fields of a state except its checksum, with the strings of a flat one parsed."""
     body = {
         name: parsed(value) if isinstance(value, str) else value
         for name, value in found.items()
@@ -205,7 +204,7 @@ def _body(found: Mapping[str, Any]) -> dict[str, Any]:
             del body[name]
     if {*body} - _OPTIONAL != {*_FIELDS} - _OPTIONAL:
         names = ", ".join(map(str, body))
-        raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
+        raise InvalidState(f"the state lacks a field or has an unknown one: {brief(names)}")
     return body
 
 
@@ -223,7 +222,7 @@ def _content(body: Mapping[str, Any]) -> Content:
     if not is_count(items):
         raise InvalidState(f"items must be an int >= 0, got {brief(items)}")
     if position == ():
-        raise InvalidState("the state has no place for its source")
+        raise InvalidState("the state has no position for its source")
     skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
     rebased = _rebased(body["rebased"], items) if "rebased" in body else None
     rank = _rank(body["rank"]) if "rank" in body else None
@@ -241,7 +240,7 @@ def _rebased(found: Any, items: int) -> Rebased:
         at, own = map(decode, found)
         if is_count(at) and at <= items and (own is None or is_count(own)):
             return Rebased(at, own)
-    raise InvalidState(f"no account of a rebase: {brief(found)}")
+    raise InvalidState(f"not a record of a rebase: {brief(found)}")
 
 
 def _rank(found: Any) -> Rank:
@@ -249,7 +248,7 @@ def _rank(found: Any) -> Rank:
         rank = Rank(*found)
         if rank.number < rank.of:
             return rank
-    raise InvalidState(f"no rank: {brief(found)}")
+    raise InvalidState(f"not a rank: {brief(found)}")
 
 
 def _tracking(found: Any) -> Tracking:
@@ -257,11 +256,11 @@ def _tracking(found: Any) -> Tracking:
         tracker, finished = found[0], decode(found[1])
         if isinstance(tracker, str) and len(tracker) <= _LONGEST_NAME and _are_ranges(finished):
             return tracker, finished
-    raise InvalidState(f"no account of what is finished: {brief(found)}")
+    raise InvalidState(f"not a record of finished items: {brief(found)}")
 
 
 def _are_ranges(found: Any) -> bool:
-    """Whether these are ranges with gaps between them, in order."""
+    """Return whether these are ordered ranges with gaps between them."""
     if type(found) is not tuple or not all(type(r) is tuple and len(r) == 2 for r in found):
         return False
     edges = [*chain.from_iterable(found)]
@@ -271,8 +270,8 @@ def _are_ranges(found: Any) -> bool:
 class Place(NamedTuple):
     """A stage's own part of a position.
 
-    - `own`: that part; None where it has none, or isn't open
-    - `children`: of what joins pipelines, their positions, `()` for one that isn't open
+    - `own`: the part; None if the stage has none, or isn't open
+    - `children`: the positions of joined pipelines, `()` for one that isn't open
     """
 
     own: Position | None = None
@@ -283,9 +282,9 @@ _NOT_OWN = Place()
 
 
 def places(entries: Entries, position: Position) -> list[Place]:
-    """The parts of a position, one for each stage from the source on; `()` is that of none.
+    """Divide a position into one part per stage, from the source on; `()` if it has none.
 
-    An `InvalidState` for one that these stages can't have.
+    A position that these stages can't have raises `InvalidState`.
     """
     try:
         return _places(entries, position)
@@ -308,7 +307,8 @@ def _places(entries: Entries, position: Position) -> list[Place]:
         children, *own = position
         if type(children) is not tuple or len(children) != len(first.pipelines):
             raise InvalidState(
-                f"{cut(first.name)}: places {brief(children)} for {len(first.pipelines)} pipelines"
+                f"{cut(first.name)}: {len(first.pipelines)} pipelines, but positions "
+                f"{brief(children)}"
             )
         found.append(Place(tuple(own), children))
     else:
@@ -317,17 +317,17 @@ def _places(entries: Entries, position: Position) -> list[Place]:
 
 
 def position_of(entries: Entries, parts: Sequence[Place]) -> Position:
-    """The position that is made of these parts: the inverse of `places`."""
+    """Build a position from its parts: the inverse of `places`."""
     first, *rest = parts
     if first.own is None:
         if any(part.own is not None for part in rest):
-            raise InvalidState(f"{cut(entries[0].name)} has no place, and a stage behind it has")
+            raise InvalidState(f"{cut(entries[0].name)} has no position, but a stage after it has")
         return ()
     position: Position = (first.children, *first.own) if entries[0].pipelines else first.own
     for entry, part in zip(entries[1:], rest, strict=True):
         if entry.owns:
             if part.own is None:
-                raise InvalidState(f"{cut(entry.name)} has no place, and the stages before it have")
+                raise InvalidState(f"{cut(entry.name)} has no position, but stages before it have")
             position = (position, *part.own)
     return position
 
@@ -345,7 +345,7 @@ class Layer(NamedTuple):
 
 
 def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[Layer]:
-    """Every stage from the source on, the pipelines that it joins after it."""
+    """Yield all stages from the source on, joined pipelines after the stage that joins them."""
     for number, (entry, part) in enumerate(zip(entries, places(entries, position), strict=True), 1):
         yield Layer(f"{prefix}{number}", entry, part.own)
         if number == 1:
@@ -354,9 +354,9 @@ def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[L
 
 
 def own_places(entries: Entries, position: Position) -> dict[str, str]:
-    """Each stage's own place in words, by its number; none where it has none, or isn't open."""
+    """Map each stage's number to its own position in words; none if it has none, or isn't open."""
     found = {}
-    with suppress(InvalidState):  # of a state that somebody made by hand
+    with suppress(InvalidState):  # a state built by hand
         for layer in layers(entries, position):
             if layer.own is not None:
                 found[layer.stage] = _in_words(_parts(layer))
@@ -411,7 +411,7 @@ def passes(epoch: int) -> int:
 
 
 def shown(entry: Entry) -> str:
-    """A stage as it would be written."""
+    """Format a stage as it would be written."""
     arguments = ", ".join(starmap(_argument, entry.known.items()))
     return cut(f"{entry.name}({arguments})", in_data=True)
 
@@ -422,7 +422,7 @@ def _argument(name: str, value: Any) -> str:
 
 
 def given(machine: Machine[Any], position: Position) -> int | None:
-    """How many items lead to a position, from the beginning; None if only reading tells."""
+    """Count the items from the beginning to a position; None if unknown without reading."""
     epoch, length = machine.epoch(position), machine.length
     if epoch and not isinstance(length, int):
         return None
@@ -431,9 +431,9 @@ def given(machine: Machine[Any], position: Position) -> int | None:
 
 
 def given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
-    """How many items lead to a position from the beginning of its epoch.
+    """Count the items from the beginning of its epoch to a position.
 
-    None if only reading tells, or if it is none of those of a run from there.
+    None if that can't be known without reading the data, or if no run from there reaches it.
     """
     skip = machine.skip
     if skip is None:
@@ -455,7 +455,7 @@ def given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
 
 
 def progress(machine: Machine[Any], position: Position) -> Position:
-    """A position in a form that grows as items are given."""
+    """Return a position in a form that grows as items are delivered."""
     if machine.upstream is not None:
         place, own = apart(machine, position)
         return (progress(machine.upstream, place), *own)

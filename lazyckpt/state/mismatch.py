@@ -1,4 +1,4 @@
-"""How the stages of two pipelines differ."""
+"""Differences between the stages of two pipelines."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lazyckpt.core.content import Entries, Entry, alike, alike_stages, changed, 
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared
-_LINES = 8  # of a difference that are told
+_LINES = 8  # lines shown per difference
 
 
 class Pair(NamedTuple):
-    """A stage as it was and as it is: its numbers from 1, or 0 for none.
+    """A stage before and after a change: its numbers from 1, or 0 if it isn't there.
 
-    Which functions are others nobody can tell by a state, so they are given; and of those in
-    the pipelines that it joins, what `inner` they want of the stages behind.
+    A state doesn't show which functions differ, so they are given, and for joined pipelines the
+    requirements `inner` that their differing functions make of the stages after them.
     """
 
     old: int
@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 
     @property
     def changed(self) -> list[str]:
-        """The arguments that differ, but no functions; "pipelines" where it joins other ones."""
+        """The arguments that differ, without functions; "pipelines" if it joins different ones."""
         if self.was is None or self.now is None:
             return []
         pipelines = self.was.pipelines, self.now.pipelines
@@ -51,22 +51,23 @@ class Pair(NamedTuple):
         return not self.met or bool(self.changed or self.functions or self.inner)
 
     def value(self, name: str) -> Any:
-        """An argument as it was; None where it had its default."""
+        """Return the old value of an argument; None if it had its default."""
         return None if self.was is None else self.was.known.get(name)
 
     def lines(self, prefix: str = "") -> Iterator[str]:
-        """What differs, a line for each stage."""
+        """Yield the differences, one line per stage."""
         if self.was is None or self.now is None:
             what = self._shown(self.now or self.was)
-            yield f"stage {prefix}{self.new or self.old}: {what} is {'new' if self.new else 'gone'}"
+            done = "added" if self.new else "removed"
+            yield f"stage {prefix}{self.new or self.old}: {what} was {done}"
             return
         if changed(self.was, self.now):
             yield f"stage {prefix}{self.new}: {self._shown(self.was)} -> {self._shown(self.now)}"
         for name in self.functions:
-            yield f"stage {prefix}{self.new}: {self.name}({name}) is another function"
+            yield f"stage {prefix}{self.new}: {self.name}({name}) is a different function"
         if self.inner:
             what = f"stage {prefix}{self.new}: {self.name}"
-            yield f"{what} joins pipelines of which a function is another one"
+            yield f"{what} joins pipelines with a different function"
         if "pipelines" in self.changed:
             pairs = zip_longest(self.was.pipelines, self.now.pipelines)
             for number, (one, other) in enumerate(pairs):
@@ -85,7 +86,7 @@ class Pair(NamedTuple):
 
 def _inner(old: Entries | None, new: Entries | None, label: str) -> Iterator[str]:
     if old is None or new is None:
-        yield f"pipeline {label}: {_brief(old or new)} is {'new' if old is None else 'gone'}"
+        yield f"pipeline {label}: {_brief(old or new)} was {'added' if old is None else 'removed'}"
     elif not alike(old, new):
         if _names(old) != _names(new):
             name = cut(str(new[0].known.get("name", "")))
@@ -110,7 +111,7 @@ def _few(lines: Iterator[str]) -> list[str]:
 
 
 def difference(old: Entries, new: Entries) -> str:
-    """A line for each stage in which two pipelines differ; none, no text."""
+    """Describe how two pipelines differ, one line per stage; empty if they don't."""
     if old == new:
         return ""
     if _names(old) != _names(new):
@@ -120,7 +121,7 @@ def difference(old: Entries, new: Entries) -> str:
 
 
 def paired(old: Entries, new: Entries) -> list[Pair]:
-    """The stages of two pipelines, those that belong together as one."""
+    """Pair the corresponding stages of two pipelines."""
     (first, *before), (source, *after) = old, new
     if first.name != source.name:
         raise StateMismatch(
@@ -136,8 +137,8 @@ def paired(old: Entries, new: Entries) -> list[Pair]:
 
 
 def _aligned(old: list[Entry], new: list[Entry]) -> list[tuple[Entry | None, Entry | None]]:
-    """The stages that belong together, so that as little as can be differs; None for a lack."""
-    best: dict[tuple[int, int], tuple[int, int, int]] = {}  # the price, and the step that led here
+    """Align stages with the fewest differences; None stands for a missing stage."""
+    best: dict[tuple[int, int], tuple[int, int, int]] = {}  # the cost, and the step that led here
     for i in range(len(old) + 1):
         for j in range(len(new) + 1):
             ways = [(0, 0, 0)] * (i == j == 0)

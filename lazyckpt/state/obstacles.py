@@ -1,4 +1,4 @@
-"""What a change of a pipeline asks of its stages, and what stands in its way."""
+"""The requirements of a change to a pipeline, and the stages that don't meet them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def changes_of(pairs: list[Pair]) -> str:
 
 
 def check_change(pair: Pair, chain: Chain) -> set[str]:
-    """Refuse a change that no state can follow; return what the stages behind have to be."""
+    """Refuse a change that no state can follow; return the requirements for the stages after it."""
     if pair.met:
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         for name in pair.changed:
             wanted = call.combinator.elastic.changes.get(name)
             may = wanted in ("blind", "grown") or (wanted and not machine.rate.whole_epoch)
-            if not may and name != "seed":  # which may begin with an epoch
+            if not may and name != "seed":  # a seed may change with an epoch
                 raise refused(pair, f"{name} decides the order")
         data_before(pair, call)
         return asked_of(pair, chain)
     if pair.name in registry and registry[pair.name].pointwise:
         return set() if registry[pair.name].keeps_items else {"blind"}
     if pair.was is not None and pair.was.owns:
-        raise refused(pair, "what it holds or counts would be lost")
+        raise refused(pair, "the items that it holds or counts would be lost")
     return {"here"}
 
 
 def data_before(pair: Pair, call: Call) -> dict[str, Any]:
-    """The data as they were, where they have become more."""
+    """Return the data as they were, if items were appended."""
     if not pair.changed or call.combinator.elastic.before is None or pair.was is None:
         return {}
     try:
@@ -47,7 +47,7 @@ def data_before(pair: Pair, call: Call) -> dict[str, Any]:
 
 
 def asked_of(pair: Pair, chain: Chain) -> set[str]:
-    """What the stages behind one whose arguments change have to be."""
+    """Return the requirements that changed arguments make of the stages after."""
     changes = chain.calls[pair.new - 1].combinator.elastic.changes
     functions = {changes.get(name, changes.get("args", "here")) for name in pair.functions}
     return {changes.get(name, "here") for name in pair.changed} | functions | pair.inner
@@ -56,24 +56,24 @@ def asked_of(pair: Pair, chain: Chain) -> set[str]:
 def check_behind(
     pairs: list[Pair], wanted: list[set[str] | None], chain: Chain, position: Position
 ) -> None:
-    """Refuse a change where a stage behind it that stays can't follow, from a position on."""
+    """Refuse a change if an unchanged stage after it can't follow, from a position on."""
     behind: list[tuple[Call, Machine[Any], Position]] = []
     gone: list[Pair] = []
     for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
         if {"here", "any", "grown"} & (each or set()) and (
             dealt := _dealt_apart(behind)
         ) is not None:
-            where = f"ranks behind {dealt!r} stand at places of their own"
-            raise refused(pair, f"{where}: change only what is behind it")
+            where = f"ranks after {dealt!r} have different positions"
+            raise refused(pair, f"{where}: change only stages after it")
         if "lockstep" in (each or ()) and gone:
-            raise refused(pair, f"{gone[0].name} behind it had ranks at places of their own")
+            raise refused(pair, f"{gone[0].name} after it had ranks at different positions")
         if pair.new == 0 and not (pair.name in registry and registry[pair.name].pointwise):
             gone.append(pair)
         is_ordered = any(machine.rate.whole_epoch for _, machine, _ in behind)
         for call, machine, here in behind:
             for kind in sorted(each or ()):
                 if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
-                    raise refused(pair, f"{call!r} behind it {obstacle.replace('{}', pair.name)}")
+                    raise refused(pair, f"{call!r} after it {obstacle.replace('{}', pair.name)}")
         if pair.new:
             call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
             if pair.met:
@@ -82,15 +82,15 @@ def check_behind(
             if is_seed and is_amid(machine, position):
                 raise refused(pair, "seed decides the order; change it between two epochs")
             if pair.functions and any(each.items for each in held(machine, position)):
-                raise refused(pair, "it holds what the one before saw; change between epochs")
+                raise refused(pair, "it holds items of the removed stage; change between epochs")
             position = apart(machine, position)[0]
 
 
 def _dealt_apart(behind: list[tuple[Call, Machine[Any], Position]]) -> Call | None:
-    """The stage that deals items to ranks of which one takes more than another, if there is one.
+    """Return the stage that deals items to ranks of which one reads more than another, if any.
 
     Args:
-        behind: The stages from the last one on.
+        behind: The stages, from the last one on.
     """
     takes_more = False
     for call, machine, _ in behind:
@@ -103,32 +103,33 @@ def _dealt_apart(behind: list[tuple[Call, Machine[Any], Position]]) -> Call | No
 def _obstacle(
     wanted: str, call: Call, machine: Machine[Any], here: Position, *, is_ordered: bool
 ) -> str:
-    """Why a stage can't go on at a position where one before it changes; "" if it can.
+    """Return why a stage can't continue at a position if one before it changes; "" if it can.
 
-    - "any": it may hold and count what it likes, if it doesn't depend on how long an epoch is
-    - "grown": likewise; if a stage orders whole epochs, it must not be amid one, nor may those
-      behind it hold what a resume would take again
-    - "blind": what it holds must not depend on what the items are, only on their number
-    - "here": it may count, and hold nothing that a resume would take again
-    - "lockstep": it must have no place of its own, nor take more of some items than of others
+    - "any": it may hold and count anything, if that doesn't depend on the length of an epoch
+    - "grown": the same; if a stage orders whole epochs, it must not be within one, and the stages
+      after it must not hold items that a resume would re-read
+    - "blind": its contents must depend only on the number of items, not on the items
+    - "here": it may count, but must not hold items that a resume would re-read
+    - "lockstep": it must have no position of its own, and read the same number of items for each
+      output
     """
     if machine.rate.whole_epoch and wanted == "grown":
-        remedy = "go on with what was there until the epoch ends, and change {} then"
+        remedy = "keep the old data until the epoch ends, then change {}"
         return f"orders whole epochs; {remedy}" if is_amid(machine, here) else ""
     if machine.rate.whole_epoch and wanted != "blind":
         return "orders whole epochs"
     if wanted == "lockstep" and not in_lockstep(machine):
-        return "counts what it gives"
+        return "counts its outputs"
     is_held = wanted in ("blind", "here") or (wanted == "grown" and is_ordered)
     if is_held and any(each.items for each in held(machine, here)):
         looks = {"look", "predicate"} & {*call.functions.values()}
         if wanted != "blind" or looks or not machine.rate.is_fixed:
-            return f"holds what {{}} gave; put {{}} behind {call.name}, or change between epochs"
+            return f"holds items from {{}}; put {{}} after {call.name}, or change between epochs"
     return ""
 
 
 def is_amid(machine: Machine[Any], here: Position) -> bool:
-    """Whether a stage has given some of the items that it has ordered, and not all of them."""
+    """Return whether a stage has yielded some, but not all, of the items that it has ordered."""
     is_first = apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
     holds = machine.rate.whole_epoch or any(each.items for each in held(machine, here))
     if is_first or not holds:
@@ -137,18 +138,18 @@ def is_amid(machine: Machine[Any], here: Position) -> bool:
 
 
 def in_lockstep(machine: Machine[Any]) -> bool:
-    """Whether a stage has no place of its own, and takes as much of each item as of others."""
+    """Return whether a stage has no position of its own, and reads as much for each item."""
     return not machine.owns and machine.rate.is_fixed
 
 
 def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, bool] | None:
-    """A stage that holds other items in one of two chains than in the other, if there is one.
+    """Return a stage that holds different items in one of two chains, if there is one.
 
-    The chains have the same stages, of which some end elsewhere. With it, whether
-    that is known: over a stream only reading tells.
+    The chains have the same stages, some with different ends. The second result is whether that
+    is known: over a stream it can't be known without reading the data.
     """
     old, new = before.machines, after.machines
-    places = [(len(new) - 1, position)]  # where a stage begins again
+    places = [(len(new) - 1, position)]  # the positions at which stages restart
     while places:
         number, here = places.pop()
         if not number:
@@ -171,14 +172,14 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
 
 
 def held(machine: Machine[Any], here: Position) -> list[Reread]:
-    """What is read again; over a table, what would be if it were a stream."""
+    """Return what would be re-read; over a table, what would be re-read if it were a stream."""
     if machine.owns and machine.view is not None and machine.rate.more:
         return [Reread(here[0], machine.rate.more)]
     return list(machine.rereads(here))
 
 
 def _head(upstream: Machine[Any], reread: Reread) -> tuple[Position, int] | None:
-    """Where taking its items again leads, and how many there are; None if only reading tells."""
+    """Return the position and number of items after re-reading a stage's items; None if unknown."""
     if upstream.skip is None or reread.items == math.inf:
         return None
     return upstream.skip(reread.position, int(reread.items))

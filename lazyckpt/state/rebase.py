@@ -1,4 +1,4 @@
-"""How a state is checked against a pipeline, and how it follows a change of it: `rebase`."""
+"""Checking a state against a pipeline, and carrying it over to a changed one: `rebase`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lazyckpt.state.state import AnyState, State, as_state
 
 
 def matching(state: State, chain: Chain) -> State:
-    """The state, if it belongs to the chain; a `StateMismatch` that shows the difference if not."""
+    """Return the state, if it belongs to the chain; otherwise raise `StateMismatch`."""
     differences = difference(state.stages, chain.entries)
     if not differences:
         check_rank(state, chain)
@@ -37,14 +37,14 @@ def matching(state: State, chain: Chain) -> State:
     reasons = "".join(f"    {reason}\n" for reason in _reasons(state.stages, chain))
     remedy = _remedy(state, chain)
     raise StateMismatch(
-        "the state belongs to another pipeline:\n"
+        "the state belongs to a different pipeline:\n"
         f"{differences}{reasons}"
-        f"{remedy}strict=False takes it as it is"
+        f"{remedy}strict=False accepts it as it is"
     )
 
 
 def _reasons(old: Entries, chain: Chain) -> Iterator[str]:
-    """What data say of how they differ from those that a state knows."""
+    """Yield how data describe their difference from those recorded in a state."""
     (was, *_), call = old, chain.calls[0]
     before = call.combinator.elastic.before
     if before is not None and was.name == call.name and "digest" in was.known:
@@ -57,15 +57,15 @@ def _reasons(old: Entries, chain: Chain) -> Iterator[str]:
 
 
 def check_rank(state: State, chain: Chain) -> None:
-    """Raise a `StateMismatch` for the state of one rank where the chain is another's."""
+    """Raise a `StateMismatch` if the state of one rank doesn't belong to the chain's rank."""
     rank = rank_of(chain.machine)
     if state.rank is not None and state.rank not in map(rank_of, chain.machines):
         raise StateMismatch(
-            f"the state is that of {state.rank} alone, and the pipeline is "
-            f"{f'that of {rank}' if rank else 'not divided among ranks'}: other ranks stand "
-            "elsewhere after as many items, so save and load the state of each rank "
-            "(a loader with group= has one for all); lz.reshard takes those of all to another "
-            "number of ranks, where that has a meaning"
+            f"the state is that of {state.rank} alone, but the pipeline is "
+            f"{f'that of {rank}' if rank else 'not divided among ranks'}. Other ranks are "
+            "elsewhere after as many items, so save and load one state per rank "
+            "(a loader with group= has one for all), or use lz.reshard to convert all states to a "
+            "different number of ranks"
         )
 
 
@@ -74,44 +74,45 @@ def _remedy(state: State, chain: Chain) -> str:
         followed(state, chain)
     except (InvalidState, SourceChanged):
         return ""
-    return "lz.rebase(state, pipeline) carries it over; "
+    return "use lz.rebase(state, pipeline) to carry it over; "
 
 
 def rebase(state: AnyState, pipeline: Chain) -> State:
-    """The state, carried over to a changed pipeline, where that has a meaning. Reads no data.
+    """Carry a state over to a changed pipeline, if that is well defined. Reads no data.
 
-    Items delivered so far stay delivered, and the rest comes in the new
-    pipeline's shape. What may change:
+    Items already delivered stay delivered; the rest come as the new pipeline yields them. These
+    may change:
 
-    - the size of batches, the length of packed rows, the number of shards, the count of a
-      `repeat`
-    - functions and what they are called with, what fills up packed rows, and stages of
-      functions, which may be inserted or removed: from here on
-    - `exclude` inserted, or its ranges: what it leaves out from here on
-    - other stages inserted: they begin here, as at the beginning of an epoch
-    - the weights of a `mix` and the budget of `token_batch`, which hold from here on; a function
-      of weights needs a name, as `schedule` gives it
-    - the pipelines of a `mix`, changed as here, added or removed, and of `lanes`, changed as here
-    - the data, to which items were appended: a longer sequence, table or array, more files of a
-      listing or of a reader. The epoch goes on to the new end; if a stage orders whole epochs,
-      such as `shuffle`, change between two epochs
-    - seeds, of what draws for each item by itself at any time, and of what shuffles between
-      two epochs
+    - the batch size, the length of packed rows, the number of shards, the count of a `repeat`
+    - functions and their arguments, and the padding of packed rows, from the next item on
+    - stages that only call functions (`map`, `filter`, ...), which may be inserted or removed,
+      from the next item on
+    - `exclude`, which may be inserted, and its ranges, from the next item on
+    - other stages may be inserted: they start here, as at the beginning of an epoch
+    - the weights of a `mix` and the budget of `token_batch`, from the next item on; a function of
+      weights needs a name, from `schedule`
+    - the pipelines of a `mix`, which may be changed (as listed here), added or removed, and those
+      of `lanes`, which may be changed
+    - the data, to which items may be appended: a longer sequence, table or array, or more files
+      of a listing or of a reader. The epoch continues to the new end. If a stage orders whole
+      epochs, such as `shuffle`, change between two epochs
+    - seeds: of stages that draw for each item independently at any time, of stages that shuffle
+      between two epochs
 
-    The state says in `rebased` that it was: numbers of items count what was
-    delivered, and where the new pipeline stands may be another number of its own.
+    The new state records the change in `rebased`. Item numbers still count everything delivered;
+    the new pipeline's own item number may differ.
 
-    What `on_error="skip"` has left out is carried over. Where stages or the
-    position change, that of a window which is re-read counts once more.
+    The count of skipped items is carried over. If stages or the position change, items skipped in
+    a window that is re-read are counted twice.
 
     Args:
-        state: A state of the pipeline as it was.
-        pipeline: The pipeline as it is.
+        state: A state of the old pipeline.
+        pipeline: The new pipeline.
 
     Raises:
-        StateMismatch: With the reason, for every other change, and where a stage
-            behind holds what the changed one gave, so that a resume would take it again,
-            or ranks stand at places of their own, as behind `shard(...) | filter(...)`.
+        StateMismatch: For any other change, with the reason. Also if a stage after the changed one
+            holds its items, so that a resume would re-read them; or if ranks are at different
+            positions, as after `shard(...) | filter(...)`.
 
     >>> import lazyckpt as lz
     >>> small, large = (lz.source(range(6)) | lz.batch(n) for n in (2, 4))
@@ -123,13 +124,14 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
 
 
 def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
-    """`rebase` of a state, where its pipeline is known, whose functions a state doesn't have."""
+    """Rebase a state whose pipeline is known, with its functions, which a state doesn't record."""
     items = found.own_items
     _check_named(found, pipeline, was)
     rank = finest(found.rank, pipeline.own_rank)
     position = carried(found.stages, found.position, pipeline, items=items, was=was)
     check_rank(found, pipeline)
-    skipped = found.skipped.at(found.skipped.marks)  # what killed one may not kill the other
+    # A record that killed a worker of the old pipeline may not kill one of the new pipeline.
+    skipped = found.skipped.at(found.skipped.marks)
     if found.stages == pipeline.entries:
         known = found.stages, found.items, found.position
         return State(*known, skipped, found.rebased, rank) if found.skipped.lost else found
@@ -146,7 +148,7 @@ def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
 
 
 def _check_named(found: State, pipeline: Chain, was: Chain | None) -> None:
-    """Refuse a function that decides the order where nobody can tell whether it is another one."""
+    """Refuse an unnamed function that decides the order, because it may be a different one."""
     unnamed = [each for call in pipeline.calls for each in call.unnamed]
     if not unnamed or (was is None and found.stages == pipeline.entries):
         return
@@ -155,7 +157,7 @@ def _check_named(found: State, pipeline: Chain, was: Chain | None) -> None:
         what, function = unnamed[0]
         raise StateMismatch(
             f"a state cannot follow this change: {what} is a function, which a state doesn't "
-            f"record, so it may be another one. {naming(function)}"
+            f"record, so it may be a different one. {naming(function)}"
         )
 
 
@@ -167,15 +169,14 @@ def carried(
     items: int | None = None,
     was: Chain | None = None,
 ) -> Position:
-    """A position of another pipeline in this one; `StateMismatch` if it has none.
+    """Carry a position over from a different pipeline; raise `StateMismatch` if that is impossible.
 
     Args:
-        stages: Those of the other one.
+        stages: The stages of the old pipeline.
         position: The position.
-        chain: This one.
-        items: How many items the other one has given before it, from its beginning, if that
-            is known.
-        was: The other one, if that is known.
+        chain: The new pipeline.
+        items: Number of items that the old pipeline had yielded from its beginning, if known.
+        was: The old pipeline, if known.
     """
     pairs = paired(stages, chain.entries)
     if was is not None:
@@ -207,21 +208,21 @@ def _carried(
     with fitting(new):
         check_behind(pairs, wanted, chain, new)
     if before.machine.epoch(new) != chain.machine.epoch(new):
-        raise StateMismatch(f"the state stands beyond the end after {changes_of(pairs)}")
+        raise StateMismatch(f"the state is beyond the end after {changes_of(pairs)}")
     if any({"any", "grown"} & asked_of(pair, chain) for pair in pairs if pair.met):
         with fitting(new):
             apart = held_apart(before, chain, new)
         if apart is not None:
             call, is_known = apart
             raise StateMismatch(
-                f"the state {'stands' if is_known else 'may stand'} beyond the end after "
+                f"the state {'is' if is_known else 'may be'} beyond the end after "
                 f"{changes_of(pairs)}: {call!r} holds items up to there"
             )
     return new
 
 
 def _with_functions(pairs: list[Pair], was: Chain, now: Chain) -> list[Pair]:
-    """Stages of two pipelines, with what of their functions, and of joined ones, differs."""
+    """Pair the stages of two pipelines; note differences of functions and joined pipelines."""
     inner = set[str]()
     for _, one, other in _counterparts(was, now):
         for pair in _with_functions(paired(one.entries, other.entries), one, other):
@@ -231,7 +232,7 @@ def _with_functions(pairs: list[Pair], was: Chain, now: Chain) -> list[Pair]:
 
 
 def _others(pair: Pair, was: Chain, now: Chain) -> tuple[str, ...]:
-    """The arguments of a stage that have other functions, or are what one is called with."""
+    """Return the arguments of a stage that have different functions, or arguments of functions."""
     if not pair.met:
         return ()
     call = now.calls[pair.new - 1]
@@ -245,9 +246,9 @@ def _others(pair: Pair, was: Chain, now: Chain) -> tuple[str, ...]:
 
 
 def _counterparts(was: Chain, now: Chain) -> Iterator[tuple[int, Chain, Chain]]:
-    """The pipelines that another one joined which may be those that this one joins, by number.
+    """Pair the pipelines that two stages join, by number.
 
-    That is the one in the same place, if it begins alike, or else any that does.
+    Pipelines at the same number are paired if they begin in the same way; otherwise any that do.
     """
     old = was.calls[0].chains
     for number, other in enumerate(now.calls[0].chains):
@@ -257,7 +258,7 @@ def _counterparts(was: Chain, now: Chain) -> Iterator[tuple[int, Chain, Chain]]:
 
 
 def _before(pairs: list[Pair], chain: Chain) -> Chain:
-    """The chain with the arguments that its stages had, but for those that carry them over."""
+    """Return the chain with the old arguments of its stages, except those that carry them over."""
     calls = list(chain.calls)
     for pair in pairs:
         if pair.met:
@@ -270,7 +271,7 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
 
 
 def _told(pair: Pair, call: Call, but: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that differ, as the state has them."""
+    """Return the arguments that differ, as recorded in the state."""
     known, checks = call.combinator.signature.parameters, call.combinator.checks
     was = pair.was.known if pair.was is not None else {}
     try:
@@ -296,10 +297,10 @@ def _rebuilt(
     before: Chain,
     items: int | None,
 ) -> Position:
-    """The position, taken apart as the old stages have it and put together as the new ones do."""
+    """Take a position apart by the old stages, and put it together by the new ones."""
     parts = places(stages, position)
     here: Position = ()
-    moved: Pair | None = None  # since which change places are made up of other parts
+    moved: Pair | None = None  # the change since which positions have other parts
     for pair in pairs:
         if not pair.new:
             moved = moved or (pair if parts[pair.old - 1].own is not None else None)
@@ -314,20 +315,20 @@ def _rebuilt(
             continue
         part = parts[pair.old - 1]
         if (part.own is not None) != machine.owns:
-            raise refused(pair, "it keeps its place in another way")
+            raise refused(pair, "its position has a different form")
         if pair.new == 1:
             here = _source(pair, part, call)
         elif machine.owns:
             here = (here, *_rebased(pair, part.own or (), call))
             if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
-                raise refused(moved, f"{call!r} behind it keeps several places of what it gives")
+                raise refused(moved, f"{call!r} after it keeps several positions of its items")
             if pairs[0].changed and machine.rate.whole_epoch:
                 here = _still_ended(before.machines[pair.new - 1], machine, here)
     return here
 
 
 def _still_ended(before: Machine[Any], machine: Machine[Any], here: Position) -> Position:
-    """The end of an epoch of a stage that orders all of it, where it was at the end before."""
+    """Return the end of an epoch, if the stage orders whole epochs and was at the end before."""
     is_amid = before.skip is not None and before.skip(here, 1)[1]
     if is_amid or machine.skip is None or not begun(before, here):
         return here
@@ -342,7 +343,7 @@ def _source(pair: Pair, part: Place, call: Call) -> Position:
 
 
 def _rebased(pair: Pair, own: Position, call: Call) -> Position:
-    """A source's position, or a stage's own part, where arguments that it depends on changed."""
+    """Return a source's position, or a stage's own part, after a change of its arguments."""
     elastic = call.combinator.elastic
     names = [name for name in pair.changed if elastic.changes.get(name) != "blind"]
     if elastic.rebase is None or not (names or pair.functions):
@@ -356,16 +357,16 @@ def _rebased(pair: Pair, own: Position, call: Call) -> Position:
 def _begun(
     pair: Pair, call: Call, upstream: Machine[Any], here: Position, items: int | None
 ) -> Position:
-    """The position of a stage that begins where upstream is, behind so many items if known."""
+    """Return the position of a stage that starts at upstream's position, after `items` if known."""
     epoch = upstream.epoch(here)
     if call.combinator.elastic.inserted is not None:
         before = given_in_epoch(upstream, here)
         if before is None and not epoch:
             before = items
         if before is None:
-            raise refused(pair, "only reading tells how many items came before it")
+            raise refused(pair, "the items before it can't be counted without reading the data")
         return (here, *call.combinator.elastic.inserted(before))
     machine = call.build(upstream._replace(init=lambda epoch: here))
     if machine.rate.whole_epoch and here != upstream.init(epoch):
-        raise refused(pair, "it orders whole epochs, of which a part is gone")
+        raise refused(pair, "it orders whole epochs, and the current one is partly delivered")
     return machine.init(epoch)

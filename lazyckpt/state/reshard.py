@@ -1,4 +1,4 @@
-"""States of all ranks as those of another number of ranks: `reshard`."""
+"""`reshard`: states of all ranks, converted to a different number of ranks."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _NUMBER = "num_shards"
 
 
 def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
-    """The states of another number of ranks: nothing is lost, and nothing comes twice.
+    """Convert the states of all ranks to a different number of ranks, losing and repeating nothing.
 
-    A global state, as behind `shard`, is every rank's: it comes back as it is,
-    for a pipeline of so many shards. The lanes of `lanes` are dealt anew, and
-    each goes on where it is. The items that all ranks have delivered are then
-    shared out evenly, so that their sum stays what it was. With a `repeat` behind
-    the lanes, all ranks have to be in one epoch; put it into each lane.
+    A global state, as after `shard`, applies to all ranks: it is returned unchanged, for a pipeline
+    with a different number of shards. The lanes of `lanes` are dealt to the new ranks, and each
+    continues from its position. The number of items delivered by all ranks is then divided evenly
+    among them, so that the sum stays the same. With a `repeat` after the lanes, all ranks must
+    be in the same epoch; put `repeat` into each lane instead.
 
     Reads no data.
 
     Args:
-        states: Those of all ranks, in their order; one is enough where it is global.
-        pipeline: That of any rank to go on with. Its `num_shards` says how many there are.
+        states: The states of all ranks, in order; one is enough if it is global.
+        pipeline: The pipeline of any of the new ranks. Its `num_shards` is the new number.
 
     Returns:
-        A state for each rank to go on with.
+        One state per new rank.
 
     Raises:
-        StateMismatch: With the reason, for states of several pipelines, of too few or too
-            many ranks, or in another order; for ranks that should agree and don't; and
-            where a stage behind counts or holds items of its rank.
+        StateMismatch: If the states belong to different pipelines, are too few or too many, or are
+            in the wrong order; if ranks disagree; or if a stage after the lanes or shards counts or
+            holds items of its rank. The message says which.
 
     >>> import lazyckpt as lz
     >>> def rank(num_shards, index):
@@ -56,16 +56,16 @@ def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
     for rank, state in enumerate(found):
         if state.stages != found[0].stages:
             changed = difference(found[0].stages, state.stages)
-            raise StateMismatch(f"ranks 0 and {rank} have two pipelines:\n{changed.rstrip()}")
+            raise StateMismatch(f"ranks 0 and {rank} have different pipelines:\n{changed.rstrip()}")
     pairs = paired(found[0].stages, chain.entries)
     if any(pair.differs and pair.changed != [_NUMBER] for pair in pairs):
         changed = difference(found[0].stages, chain.entries)
-        raise StateMismatch(f"the states belong to another pipeline:\n{changed.rstrip()}")
+        raise StateMismatch(f"the states belong to a different pipeline:\n{changed.rstrip()}")
     divided = [number for number in range(len(pairs)) if _divides(chain, number)]
     if chain.calls[0].combinator.elastic.reshard is not None:
         if divided != [0]:
             again = chain.calls[divided[1]].name
-            raise StateMismatch(f"reshard: the lanes are divided once more, by {again}")
+            raise StateMismatch(f"reshard: the lanes are divided again, by {again}")
         return _dealt(found, chain, pairs[0])
     _check_inside(chain)
     if len(divided) > 1:
@@ -84,19 +84,19 @@ def _check_inside(chain: Chain) -> None:
     for inner in chain.calls[0].chains:
         if any(_divides(inner, number) for number in range(len(inner.calls))):
             raise StateMismatch(
-                f"reshard: put shard behind {chain.calls[0].name}, not into its pipelines"
+                f"reshard: put shard after {chain.calls[0].name}, not into its pipelines"
             )
         _check_inside(inner)
 
 
 def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
-    """Pipelines that each belong to one rank at a time."""
+    """Deal pipelines that each belong to one rank at a time."""
     _check_count(states, pair)
     for call, machine in zip(chain.calls[1:], chain.machines[1:], strict=True):
         if machine.owns:
             raise StateMismatch(
-                f"lanes cannot change ranks: {call!r} behind them counts or holds what a rank "
-                "has had; put it into each lane"
+                f"lanes cannot change ranks: {call!r} after them counts or holds a rank's items; "
+                "put it into each lane"
             )
     positions = [state.position for state in states]
     num_shards, is_same = chain.calls[0].arguments[_NUMBER], not pair.changed
@@ -106,7 +106,7 @@ def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
         with fitting(positions):
             if not is_same:
                 _check_epochs(states, chain)
-            dealt = deal(positions, 1 if is_same else num_shards)  # which checks them
+            dealt = deal(positions, 1 if is_same else num_shards)  # it checks them
     except Unfit as unfit:
         raise StateMismatch(f"reshard: {unfit}") from None
     if is_same:
@@ -120,7 +120,7 @@ def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
 
 
 def _check_epochs(states: list[State], chain: Chain) -> None:
-    """Refuse ranks in several epochs: the lanes of one rank are in one."""
+    """Refuse ranks in different epochs: all lanes of a rank are in the same one."""
     lanes = chain.machines[0].children
     epochs = [
         next(
@@ -133,14 +133,14 @@ def _check_epochs(states: list[State], chain: Chain) -> None:
     for rank, epoch in enumerate(epochs):
         if epoch != epochs[0]:
             raise StateMismatch(
-                f"reshard: ranks 0 and {rank} are in epochs {epochs[0]} and {epoch}, and a rank's "
-                "lanes go from one to the next together; put repeat() into each lane, not behind "
-                "them, or save where all ranks are in one epoch"
+                f"reshard: ranks 0 and {rank} are in epochs {epochs[0]} and {epoch}, but a rank's "
+                "lanes start an epoch together; put repeat() into each lane, not after "
+                "them, or save while all ranks are in the same epoch"
             )
 
 
 def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
-    """A global stream, of which every rank takes its part."""
+    """Return the states of a global stream, of which each rank reads its part."""
     machines, num_shards = chain.machines, chain.calls[pair.new - 1].arguments[_NUMBER]
     apart = [
         call
@@ -153,8 +153,8 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
         return states
     if apart:
         raise StateMismatch(
-            f"reshard: {apart[0]!r} behind {pair.name} counts or holds what a rank has had; "
-            "put it before, or read per rank by lanes"
+            f"reshard: {apart[0]!r} after {pair.name} counts or holds items of one rank; "
+            "put it before {pair.name}, or use lanes"
         )
     _check_agreement(states)
     if not pair.changed:
@@ -170,13 +170,13 @@ def _check_count(states: list[State], pair: Pair) -> None:
     wanted = pair.value(_NUMBER)
     if len(states) != wanted:
         raise StateMismatch(
-            f"reshard: {cut(pair.name)}(num_shards={brief(wanted)}) wants the states of "
+            f"reshard: {cut(pair.name)}(num_shards={brief(wanted)}) needs the states of "
             f"{brief(wanted)} ranks, got {len(states)}"
         )
     for rank, state in enumerate(states):
         if state.rank is not None and state.rank != (rank, wanted):
             raise StateMismatch(
-                f"reshard: in place of rank {rank}'s state there is that of {state.rank}"
+                f"reshard: expected the state of rank {rank}, got that of {state.rank}"
             )
 
 

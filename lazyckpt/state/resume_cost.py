@@ -1,4 +1,4 @@
-"""What a resume re-reads, told beforehand: `resume_cost`."""
+"""`resume_cost`: the items that a resume re-reads, computed beforehand."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lazyckpt.state.state import AnyState, as_state
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """What one stage takes again, where a run is resumed.
+    """The number of items that one stage re-reads on a resume.
 
     Attributes:
-        stage: Its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
+        stage: Number of the stage in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
             within stage 1.
-        name: Its combinator's.
-        items: How many items of the stage before it, at most; of a source, how many of
-            its own. Infinity where only reading tells.
+        name: Name of the combinator.
+        items: Largest number of items re-read from the stage before it; for a source, of its own
+            items. Infinity if that can't be known without reading the data.
     """
 
     stage: str
@@ -34,18 +34,18 @@ class StageCost:
     items: float
 
     def __str__(self) -> str:
-        return f"stage {self.stage}, {self.name}: {_shown(self.items)} again"
+        return f"stage {self.stage}, {self.name}: re-reads {_shown(self.items)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeCost(Pictured):
-    """What a resume re-reads.
+    """The number of items that a resume re-reads.
 
     Attributes:
-        items: How many items of the sources, at most, that were read before; infinity
-            where only reading tells.
-        stages: The stages that take items again, from the source on.
-        entries: All stages, for pictures.
+        items: Largest number of source items that are re-read; infinity if that can't be known
+            without reading the data.
+        stages: The stages that re-read items, from the source on.
+        entries: All stages, for diagrams.
     """
 
     items: float
@@ -53,43 +53,43 @@ class ResumeCost(Pictured):
     entries: Entries = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
-        """A line for all, and one for each stage."""
+        """Format as one line in total, and one per stage."""
         return "\n".join([self._summary(), *map(str, self.stages)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
 
     def _legend(self) -> Legend:
-        told = {each.stage: f"{_shown(each.items)} again" for each in self.stages}
+        told = {each.stage: f"re-reads {_shown(each.items)}" for each in self.stages}
         return Legend(self.entries, told, (self._summary(),))
 
     def _summary(self) -> str:
-        return f"{_shown(self.items)} of the sources again"
+        return f"re-reads {_shown(self.items)} of the sources"
 
 
 def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
-    """What a resume from a state will re-read, told beforehand. It reads no data.
+    """Return how many items a resume from a state will re-read. Reads no data.
 
-    Nothing with random access and no buffer. A stage that holds a window begins
-    it again, and an iterable is read from its beginning. The stages'
-    counts are exact but at the end of the data, where they may be more. Those of
-    source items are so where as many are taken for each item, as by `map` and
-    `batch`; behind `filter` and `flat_map` only reading tells. What a function
-    of `flat_map` reads is not counted.
+    Zero if everything has random access and there is no buffer. A stage that holds a window
+    re-reads it, and an iterable is read from its beginning. The counts of stages are exact, except
+    at the end of the data, where they may be too high. The count of source items is exact if each
+    item needs the same number of source items, as with `map` and `batch`; after `filter` and
+    `flat_map` it can't be known without reading the data. Data read inside a function of
+    `flat_map` are not counted.
 
     Args:
-        pipeline: That of the state.
-        state: Where to resume.
+        pipeline: The pipeline of the state.
+        state: The state to resume from.
 
     >>> import lazyckpt as lz
     >>> pairs = lz.source(range(10**6)) | lz.batch(2)
     >>> print(lz.resume_cost(pairs, lz.state_at(pairs, 1000)))
-    0 items of the sources again
+    re-reads 0 items of the sources
     >>> windows = pairs | lz.flat_map(iter) | lz.block_shuffle(100, seed=0)
     >>> print(lz.resume_cost(windows, lz.state_at(windows, 1050)))
-    an unknown number of items of the sources again
-    stage 3, flat_map: 1 item again
-    stage 4, block_shuffle: 100 items again
+    re-reads an unknown number of items of the sources
+    stage 3, flat_map: re-reads 1 item
+    stage 4, block_shuffle: re-reads 100 items
     """
     found = matching(as_state(state), runnable("resume_cost", pipeline))
     entered(pipeline.machine, found.position)
@@ -112,9 +112,9 @@ def _shown(items: float) -> str:
 def _cost(
     chain: Chain, position: Position, prefix: str, costs: dict[str, StageCost]
 ) -> Iterator[float]:
-    """Items of the sources, in portions, that are re-read from a position on."""
+    """Yield the numbers of source items that are re-read from a position on."""
     machines, rates = chain.machines, _rates(chain)
-    places = [(len(machines) - 1, position)]  # where a stage begins again
+    places = [(len(machines) - 1, position)]  # the positions at which stages restart
     while places:
         number, here = places.pop()
         rereads = list(machines[number].rereads(here))
@@ -135,9 +135,9 @@ def _cost(
 
 
 def _rates(chain: Chain) -> list[tuple[float, float]]:
-    """For each stage how many source items an item that it takes stands for, and how many more.
+    """Return, per stage, how many source items one of its inputs stands for, and how many more.
 
-    That many more, at most, are taken with any number of items of one epoch.
+    The second number is the most that are read in addition, for any number of items of one epoch.
     """
     first, *rest = chain.machines
     each, more = _joined(first.rate, [_made(inner) for inner in chain.calls[0].chains])
@@ -149,7 +149,7 @@ def _rates(chain: Chain) -> list[tuple[float, float]]:
 
 
 def _made(chain: Chain) -> tuple[float, float]:
-    """The same of an item that a pipeline gives."""
+    """Return the same for an item that a pipeline yields."""
     each, more = _rates(chain)[-1]
     last = chain.machines[-1]
     return (each, more) if last.upstream is None else _behind(last.rate, each, more)
@@ -161,7 +161,7 @@ def _behind(rate: Rate, each: float, more: float) -> tuple[float, float]:
 
 def _joined(rate: Rate, parts: list[tuple[float, float]]) -> tuple[float, float]:
     if not parts:
-        return 1, 0  # a source's items are its own
+        return 1, 0  # a source reads its own items
     eaches, mores = [each for each, _ in parts], [more for _, more in parts]
     if rate.every:
         return sum(eaches), sum(mores)
@@ -169,4 +169,4 @@ def _joined(rate: Rate, parts: list[tuple[float, float]]) -> tuple[float, float]
 
 
 def _times(a: float, b: float) -> float:
-    return a * b if a and b else 0  # also of infinity
+    return a * b if a and b else 0  # also for infinity

@@ -1,4 +1,4 @@
-"""A state in a file of its own: `save` and `load`, on a disk or wherever fsspec reaches."""
+"""`save`, `load`: a state in a file, on disk or anywhere that fsspec reaches."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lazyckpt.core.checks import Unfit, brief, checked, is_raised_here, natural
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.state.state import State
 
-_LONGEST = (1 << 24) + 2  # bytes, one more than of the longest state
+_LONGEST = (1 << 24) + 2  # bytes: one more than the longest state
 
 
 class Running(Protocol):
-    """What knows its own state: a run, a tracked run."""
+    """An object that knows its own state: a run, a tracked run."""
 
     @property
     def state(self) -> State: ...
 
 
 class _Place(NamedTuple):
-    """A path, how files beside it are read and written, and how a user would name them."""
+    """A path, how files next to it are read and written, and how a user would name them."""
 
     path: str
     read: Callable[[str], bytes]
@@ -33,34 +33,32 @@ class _Place(NamedTuple):
     shown: Callable[[str], str] = str
 
     def previous(self, number: int) -> str:
-        """Where the state before the last is, with 1; the one before that, with 2."""
+        """Return the path of the previous state (1), or of the one before it (2), and so on."""
         return f"{self.path}.{number}"
 
 
 def save(state: State | Running, path: str | os.PathLike[str], *, keep: int = 1) -> None:
-    """Write a state, or that of a run, to a file: the whole of it, or nothing at all.
+    """Atomically write a state, or the state of a run, to a file.
 
-    On a disk it writes the state beside the path, flushes it to the device, and
-    renames it: whenever the process is killed or the power fails, the path has the
-    old state or the new one. (Where the folder itself can't be flushed, as without
-    the right to read it, that may be the old one for some time after `save` has
-    returned.) A kill in the middle can leave a `path.*.tmp`. The
-    file keeps its permissions, or has those of any new file. Several processes
-    may save to one path; the last one wins. On an object store a put does the
-    same; on other remote systems a write that is cut off may tear the file,
-    which `load` notices.
+    On a disk it writes the state to a temporary file next to the path, flushes it to the device,
+    and renames it. If the process is killed or the power fails, the path has the old state or the
+    new one. (If the folder itself can't be flushed, for lack of permission to read it, that may
+    be the old state for some time after `save` has returned.) A kill in between can leave a
+    `path.*.tmp`. The file keeps its permissions, or gets those of any new file. Several processes
+    may save to one path; the last one wins. On an object store, a put is atomic as well. On other
+    remote systems, an interrupted write may tear the file; `load` detects that.
 
-    A file that is no whole state is never kept as a previous one, and pushes none out.
+    A torn file is never kept as a previous state, and displaces none.
 
     Args:
-        state: What to save; of a run, its state at present.
+        state: The state to save, or a run to save its current state.
         path: A path, or any URL that fsspec knows, such as `s3://bucket/state.json`.
-        keep: How many of the states saved before stay: the last as `path.1`, the one
-            before it as `path.2`, and so on. A save copies each of them.
+        keep: Number of previous states to keep: the last one as `path.1`, the one before it as
+            `path.2`, and so on. Each save copies all of them.
 
     Raises:
-        OSError: The file system's; the old state is still there.
-        PipelineError: For a URL where fsspec is missing.
+        OSError: If the file system raises it; the old state still exists.
+        PipelineError: For a URL, if fsspec is not installed.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -82,17 +80,17 @@ def save(state: State | Running, path: str | os.PathLike[str], *, keep: int = 1)
 
 
 def load(path: str | os.PathLike[str]) -> State:
-    """The state that `save` wrote. It executes nothing.
+    """Read a state written by `save`. Never executes code.
 
     Args:
         path: A path, or any URL that fsspec knows.
 
     Raises:
-        InvalidState: The file is torn, truncated or no state at all. The message names
-            it and the newest whole state before it. `load` doesn't fall back to that
-            by itself: it may not be the state of the model saved with the other.
-        FileNotFoundError: There is no such file.
-        PipelineError: For a URL where fsspec is missing.
+        InvalidState: If the file is torn, truncated or not a state. The message names it and the
+            newest whole previous state. `load` doesn't fall back to that by itself, because it
+            may not belong to the model saved with the newer one.
+        FileNotFoundError: If there is no such file.
+        PipelineError: For a URL, if fsspec is not installed.
     """
     place = _place("load", path)
     try:
@@ -106,14 +104,15 @@ def _remedy(place: _Place) -> str:
         for name in map(place.previous, count(1)):
             with suppress(InvalidState):
                 items = _state(place, name).items
-                return f"that of {items:,} items before is lz.load({place.shown(name)!r})"
-    return "no whole state saved before is there"
+                name = place.shown(name)
+                return f"the previous whole state, after {items:,} items, is lz.load({name!r})"
+    return "there is no previous whole state"
 
 
 def _keep(place: _Place, text: bytes, keep: int) -> None:
-    """Copy each state to where the one before it stays, up to the first place that is free.
+    """Copy each state to the path of the one before it, up to the first free path.
 
-    So at no time is one of them missing, and a torn one takes no other's place.
+    So none of them is ever missing, and a torn one doesn't replace another.
     """
     if not keep or _whole(place, place.path) in (None, text):
         return
@@ -131,7 +130,7 @@ def _state(place: _Place, name: str) -> State:
 
 
 def _whole(place: _Place, name: str) -> bytes | None:
-    """The content of a file that is a whole state."""
+    """Return the content of a file, if it is a whole state."""
     try:
         content = place.read(name)
         State.from_json(content.removesuffix(b"\n"))
@@ -155,7 +154,7 @@ def _path(value: Any) -> str:
 def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
     name = checked(stage, "path", path, _path)
     if "://" not in name:
-        return _Place(os.path.realpath(name), _read, write_file)  # of a link, what it points to
+        return _Place(os.path.realpath(name), _read, write_file)  # follows links
     try:
         fsspec = import_module("fsspec")
     except ImportError:
@@ -180,13 +179,13 @@ def _read(name: str) -> bytes:
 
 
 def write_file(name: str, content: bytes) -> None:
-    """Put a whole file in the place of another, on this machine's disks."""
+    """Replace a file atomically, on this machine's disks."""
     beside = f"{name}.{os.urandom(8).hex()}.tmp"
     mode = None
     with suppress(FileNotFoundError):
         mode = os.stat(name).st_mode
         if not stat.S_ISREG(mode):
-            raise OSError(f"{name} is there, and is no regular file")
+            raise OSError(f"{name} exists, and is not a regular file")
     try:
         with open(beside, "xb") as file:
             file.write(content)
@@ -199,14 +198,14 @@ def write_file(name: str, content: bytes) -> None:
         with suppress(FileNotFoundError):
             os.unlink(beside)
         if isinstance(error, FileNotFoundError):
-            error.filename = os.path.dirname(name)  # the folder, which isn't there
+            error.filename = os.path.dirname(name)  # the folder is missing
         raise
     _sync_folder(os.path.dirname(name))
 
 
 def _sync_folder(name: str) -> None:
-    """Make a rename last, where the system can: the file is whole without it too."""
-    with suppress(OSError):  # no right to read the folder, or no such thing on this file system
+    """Make a rename durable, if the system can; without it, the file is still whole."""
+    with suppress(OSError):  # no permission to read the folder, or not supported by the file system
         folder = os.open(name, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -1,4 +1,4 @@
-"""`State`: where a pipeline stands, with what it is checked against, as an immutable value."""
+"""`State`: the position of a run and the pipeline it is checked against, as an immutable value."""
 
 from __future__ import annotations
 
@@ -41,22 +41,23 @@ from lazyckpt.state.codec import (
 
 _FORMAT = str(FORMAT)
 _NONE_SKIPPED = Skipped()
-_ROWS = 40  # that a repr shows of the stages
+_ROWS = 40  # lines of stages in a repr
 
 
 class State(Pictured):
-    """Where a pipeline stands: a few hundred bytes, immutable, hashable, comparable.
+    """The position of a run in its pipeline: immutable, hashable, comparable, a few hundred bytes.
 
-    States of one pipeline are ordered by their items; those of two raise `StateMismatch`.
+    States of the same pipeline are ordered by their items; comparing states of different pipelines
+    raises `StateMismatch`.
 
     Attributes:
         stages: The stages, with the arguments that decide the order.
-        items: How many items were delivered before it.
-        position: What the stages need to go on, as nested tuples of ints.
-        skipped: What `on_error="skip"` has left out before it, as in `Run.skipped`.
-        rebased: Where `rebase` carried it over from another pipeline; else None.
-        rank: The rank whose it is, where other ranks stand elsewhere after as many items,
-            as behind `shard(...) | filter(...)`; None where it is the state of all.
+        items: Number of items delivered before it.
+        position: The position of each stage, as nested tuples of ints.
+        skipped: The items that `on_error="skip"` skipped before it, as in `Run.skipped`.
+        rebased: How `rebase` carried it over from a different pipeline; otherwise None.
+        rank: The rank that it belongs to, if other ranks are elsewhere after as many items, as
+            after `shard(...) | filter(...)`; None if it is the state of all ranks.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.batch(2)
@@ -70,7 +71,7 @@ class State(Pictured):
     True
     """
 
-    # There may be one for each item, so it takes little time to make.
+    # There may be one per item, so building it has to be fast.
     __slots__ = (
         "__weakref__", "_items", "_position", "_rank", "_rebased", "_skipped", "_stages",
     )  # fmt: skip
@@ -94,33 +95,33 @@ class State(Pictured):
 
     @property
     def items(self) -> int:
-        """How many items were delivered before it."""
+        """Number of items delivered before it."""
         return self._items
 
     @property
     def position(self) -> Position:
-        """What the stages need to go on, as nested tuples of ints."""
+        """The position of each stage, as nested tuples of ints."""
         return self._position
 
     @property
     def skipped(self) -> Skipped:
-        """What `on_error="skip"` has left out before it, as in `Run.skipped`."""
+        """The items that `on_error="skip"` skipped before it, as in `Run.skipped`."""
         return self._skipped
 
     @property
     def rebased(self) -> Rebased | None:
-        """Where `rebase` carried it over from another pipeline; else None."""
+        """How `rebase` carried it over from a different pipeline; otherwise None."""
         return self._rebased
 
     @property
     def rank(self) -> Rank | None:
-        """The rank whose it is; None where it is the state of all ranks."""
+        """The rank that it belongs to; None if it is the state of all ranks."""
         return self._rank
 
     def at(
         self, position: Position, items: int | None = None, skipped: Skipped | None = None
     ) -> State:
-        """The same at another position, by default after as many items."""
+        """Return the state at a different position, by default after as many items."""
         return State(
             self._stages,
             self._items if items is None else items,
@@ -132,17 +133,17 @@ class State(Pictured):
 
     @property
     def epoch(self) -> int:
-        """The pass, from 0, that the (first) source is in where a resume reads on.
+        """The epoch, from 0, that the first source will be in after a resume.
 
-        A stage that holds a window may still give items of it after the source
-        has gone on, or read them again before it does. Where what is repeated for ever is
-        begun again, as in `repeat() | take(5) | repeat(2)`, the passes of both add up.
+        A stage that holds a window may still yield items of an epoch after the source has moved on,
+        or re-read them before. If an endless repetition is restarted, as in
+        `repeat() | take(5) | repeat(2)`, the epochs of both add up.
         """
         return passes(self._source_epoch)
 
     @property
     def _source_epoch(self) -> int:
-        """The number of the source's epoch, with those of what repeats it above."""
+        """The number of the source's epoch, combined with those of stages that repeat it."""
         leaf = self.position
         while type(leaf) is tuple and leaf:
             leaf = next((part for part in leaf if part != ()), ())
@@ -152,9 +153,10 @@ class State(Pictured):
 
     @property
     def own_items(self) -> int | None:
-        """How many items its pipeline gives from its beginning up to there.
+        """Number of items that its pipeline yields from the beginning up to this state.
 
-        The same as `items`, unless `rebase` carried it over; None where only reading tells.
+        It equals `items`, unless `rebase` carried the state over; None if it can't be known without
+        reading the data.
         """
         if self.rebased is None:
             return self.items
@@ -169,7 +171,7 @@ class State(Pictured):
             return False
         try:
             return bool(self.position == other.position)
-        except RecursionError:  # of more stages than a tuple is compared through
+        except RecursionError:  # more stages than a tuple comparison can recurse through
             return places(self.stages, self.position) == places(other.stages, other.position)
 
     def __hash__(self) -> int:
@@ -182,7 +184,7 @@ class State(Pictured):
         return self.items <= other.items if _has_order(self, other) else NotImplemented
 
     def __repr__(self) -> str:
-        """A line for each stage, with its own place."""
+        """Format as one line per stage, with the stage's own position."""
         rows = self._rows()
         width = max(len(stage) for stage, _ in rows)
         lines = [f"  {stage:{width}}  {place}".rstrip() for stage, place in rows]
@@ -220,24 +222,24 @@ class State(Pictured):
         return self.stages, self.items, self.position, self.skipped, self.rebased, self.rank
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as JSON values, of which ints are below 2**53."""
+        """Return the state as JSON values, with ints below 2**53."""
         found: dict[str, Any] = json.loads(self.to_json())
         return found
 
     def to_json(self) -> str:
-        """One line of ASCII JSON, at most 1 KB for ten stages.
+        """Return one line of ASCII JSON, at most 1 KB for ten stages.
 
-        A state of your own is of its own size, and written as it is: keep secrets out
-        of it. Each stage of a pipeline that is joined adds some 40 bytes.
+        Your own state, as in `scan`, is written as it is, so keep secrets out of it. Each stage of
+        a joined pipeline adds some 40 bytes.
         """
         text = joined(self._fields())
         text = f'{text[:-1]},"check":"{checksum(text)}"}}'
         if len(text) > LONGEST:
-            raise InvalidState(f"a state of {len(text):,} characters is too long to be read again")
+            raise InvalidState(f"a state of {len(text):,} characters is too long to be loaded")
         return text
 
     def _fields(self) -> dict[str, str]:
-        """The fields as JSON texts, but for the checksum."""
+        """The fields as JSON strings, except the checksum."""
         fields = {
             "lazyckpt": _FORMAT,
             "items": written(self._items),
@@ -255,15 +257,15 @@ class State(Pictured):
 
     @staticmethod
     def from_json(text: str | bytes) -> State:
-        """The state that `to_json` wrote; `InvalidState` for anything else.
+        """Parse a string written by `to_json`; raise `InvalidState` for anything else.
 
-        Executes nothing, whoever wrote the text, and takes a few seconds and half
-        a gigabyte at most: more than 16 MiB are refused. What no run of a pipeline
-        could have reached is refused where that enters it, or re-reads
-        what it says was read before: an endless source can be read forever.
+        Loading never executes code. It takes a few seconds and half a gigabyte at most; strings
+        above 16 MiB are refused. A state that no run could have reached is rejected when a run
+        starts from it, or re-reads the items that it claims were read. With an endless source that
+        re-read may never end.
         """
         if not isinstance(text, (str, bytes)):
-            raise InvalidState(f"expected the JSON text of a state, got {brief(text)}")
+            raise InvalidState(f"expected the JSON string of a state, got {brief(text)}")
         try:
             found = parsed(text)
         except (ValueError, RecursionError) as error:
@@ -274,23 +276,23 @@ class State(Pictured):
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> State:
-        """The state that `to_dict` or `Run.state_dict` gave."""
+        """Build a state from the dict of `to_dict` or `Run.state_dict`."""
         if isinstance(found, Mapping) and "ranks" in found:
             raise InvalidState(
-                "the state is that of all ranks of a loader with group=: load it into one"
+                "the state belongs to all ranks of a loader with group=; load it into such a loader"
             )
         own = _of_ranks(found)
         if len(own) > 1:
             raise InvalidState(
                 f"the states of {len(own)} ranks, not one: {brief(', '.join(map(str, own)))}; "
-                f"take that of one, such as found[{str(min(own))!r}], or lz.reshard all for "
-                "another number of ranks"
+                f"load that of one, such as found[{str(min(own))!r}], or use lz.reshard for a "
+                "different number of ranks"
             )
         return State.from_json(*own.values()) if own else _from(found, False)
 
 
 def _of_ranks(found: Any) -> dict[Rank, str]:
-    """The texts of a dict that has states of single ranks; none if it is anything else."""
+    """Return the strings of a dict with states of single ranks; empty if it is anything else."""
     if not isinstance(found, Mapping):
         return {}
     names = [re.fullmatch(r"rank (\d{1,9}) of (\d{1,9})", str(name)) for name in found]
@@ -307,17 +309,16 @@ def _from(found: Any, is_checked: bool) -> State:
 
 
 def count_of(ranges: Ranges) -> int:
-    """How many items lie in them."""
+    """Return the number of items in the ranges."""
     return sum(stop - start for start, stop in ranges)
 
 
 def flat(state: State) -> dict[str, Any]:
-    """The state as a dict of ints and texts, which `State.from_dict` takes too.
+    """Return the state as a dict of ints and strings, which `State.from_dict` also reads.
 
-    Some checkpointers take containers apart, and lose empty ones, and read only the
-    fields that there are before they do: it has all of them, whether or not it was
-    rebased and something was left out. Some merge the dicts of all ranks by their keys:
-    a state of one rank alone is one text, below the name of its rank.
+    Some checkpointers take containers apart, lose empty ones, and read only the fields that existed
+    before the load. So all fields are present, even if nothing was rebased or skipped. Some merge
+    the dicts of all ranks by key, so a state of a single rank is one string under the rank's name.
     """
     if state.rank is not None:
         return {str(state.rank): state.to_json()}
@@ -329,29 +330,30 @@ def flat(state: State) -> dict[str, Any]:
 
 
 def of_all(state: State) -> State:
-    """The state, as if it were that of all ranks."""
+    """Return the state as if it were the state of all ranks."""
     return State(*state._content[:-1])
 
 
 def _facts(state: State) -> Iterator[str]:
-    """What a picture tells of a state, beside where its stages stand."""
+    """Yield the facts of a state that a diagram shows in addition to positions."""
     yield plural(state.items, "item")
-    with suppress(InvalidState):  # of one made by hand
+    with suppress(InvalidState):  # a state built by hand
         yield f"epoch {state.epoch:,}"
     if state.skipped:
         yield f"{int(state.skipped):,} skipped"
     if state.rebased is not None:
         yield f"rebased after {plural(state.rebased.items, 'item')}"
     if state.rank is not None:
-        yield f"of {state.rank} alone"
+        yield f"{state.rank} only"
     if isinstance(state, TrackedState):
-        yield f"{count_of(state.finished):,} finished behind it"
+        yield f"{count_of(state.finished):,} finished after it"
 
 
 def _has_order(a: State, b: Any) -> bool:
     if isinstance(b, State) and a.stages != b.stages:
         raise StateMismatch(
-            f"states of two pipelines have no order: {_names(a.stages)} and {_names(b.stages)}"
+            "states of different pipelines have no order: "
+            f"{_names(a.stages)} and {_names(b.stages)}"
         )
     return isinstance(b, State)
 
@@ -361,16 +363,16 @@ def _names(entries: Entries) -> str:
 
 
 class TrackedState(State):
-    """Where a tracked run stands: a state, and what is finished behind it. See `lazyckpt.tracked`.
+    """The state of a tracked run: a state, and the items finished after it. See `lazyckpt.tracked`.
 
-    It goes wherever a state goes to be kept, and comes back from there. To go on from it
-    is for `lazyckpt.tracked` alone: other functions take its `base`.
+    It is saved and loaded like a state. Only `lazyckpt.tracked` resumes from it; other functions
+    take its `base`.
 
     Attributes:
-        base: The state before the oldest item that is not finished.
-        tracker: The name of the run that its first ticket was of.
-        finished: Ranges `(start, stop)` of items finished behind it: item 0 is the first
-            after `base`, `stop` is the first that is not finished.
+        base: The state before the oldest unfinished item.
+        tracker: Name of the run that issued its first ticket.
+        finished: Ranges `(start, stop)` of items finished after it: item 0 is the first after
+            `base`, `stop` is the first that is not finished.
 
     >>> import lazyckpt as lz
     >>> tracked = lz.tracked(lz.run(lz.source([*"abcde"])), max_in_flight=4)
@@ -390,17 +392,17 @@ class TrackedState(State):
 
     @property
     def base(self) -> State:
-        """The state before the oldest item that is not finished."""
+        """The state before the oldest unfinished item."""
         return State(*self._content)
 
     @property
     def tracker(self) -> str:
-        """The name of the run that its first ticket was of."""
+        """Name of the run that issued its first ticket."""
         return self._tracker
 
     @property
     def finished(self) -> Ranges:
-        """Ranges of items finished behind `base`."""
+        """Ranges of items finished after `base`."""
         return self._finished
 
     def __eq__(self, other: object) -> bool:
@@ -423,7 +425,7 @@ class TrackedState(State):
 
 
 def epochs_between(first: State, second: State) -> int:
-    """How many epochs further one state is than another of the same pipeline."""
+    """Return how many epochs one state is ahead of an earlier state of the same pipeline."""
     here, there = first._source_epoch, second._source_epoch
     while max(here, there) >> EPOCH_BITS > 0 and here >> EPOCH_BITS != there >> EPOCH_BITS:
         here, there = here >> EPOCH_BITS, there >> EPOCH_BITS
@@ -434,33 +436,33 @@ AnyState: TypeAlias = State | str | bytes | Mapping[str, Any]
 
 
 def as_state(value: AnyState, ranks: Sequence[Rank | None] = ()) -> State:
-    """A state to go on from, from any of its forms.
+    """Convert any form of a state to a `State`.
 
     Args:
         value: The state.
-        ranks: Whose it may be, of several that were merged.
+        ranks: The ranks it may belong to, if states of several were merged.
     """
     several = _of_ranks(value)
     state = any_state(next((several[rank] for rank in ranks if rank in several), value))
     if isinstance(state, TrackedState):
         raise InvalidState(
             f"the state is one of lazyckpt.tracked, with {count_of(state.finished):,} items "
-            f"finished behind item {state.items:,}: go on with lazyckpt.tracked(run, state), or "
-            "pass its .base, which gives those again"
+            f"finished after item {state.items:,}; continue with lazyckpt.tracked(run, state), or "
+            "pass its .base, which repeats those items"
         )
     return state
 
 
 def any_state(value: AnyState) -> State:
-    """A state from any of its forms, that of a tracked run too."""
+    """Convert any form of a state, also of a tracked run."""
     if isinstance(value, State):
         return value
     if isinstance(value, Mapping):
         return State.from_dict(value)
     if isinstance(value, PathLike):
         raise InvalidState(
-            f"expected a state, its JSON text or its dict, got the path {brief(value)}; "
-            "pass the text: path.read_text()"
+            f"expected a state, its JSON string or its dict, got the path {brief(value)}; "
+            "pass its contents: path.read_text()"
         )
     if isinstance(getattr(value, "state", None), State):
         raise InvalidState(f"expected a state, got {brief(value)}; pass its .state")

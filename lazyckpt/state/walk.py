@@ -1,4 +1,4 @@
-"""From one state of a pipeline to another, across the ends of epochs, some items at a time."""
+"""Iteration from one state of a pipeline to another, across the ends of epochs, in chunks."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from lazyckpt.core.prng import as_array
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.marks import without_marks
 
-ROWS = 1 << 16  # about as many origins at a time
+ROWS = 1 << 16  # approximate number of origins at a time
 
 
-class Lane(Protocol):
-    """Items of an epoch, some at a time."""
+class Reader(Protocol):
+    """Reads items of an epoch in chunks."""
 
     def open(self, position: Position) -> None:
         """Go to a position."""
 
     def take(self, count: int) -> Sequence[Any] | NDArray[np.int64]:
-        """At most so many items; none at the end."""
+        """Return up to `n` items; none at the end."""
 
     def place(self) -> Position:
-        """The position behind the last of them."""
+        """Return the position after the last item taken."""
 
     def close(self) -> None:
-        """Close what the items come from."""
+        """Release what the items are read from."""
 
 
 class Skipped:
-    """Random access: no items, only how many they are."""
+    """Random access: counts items without reading them."""
 
     def __init__(self, machine: Machine[Any]) -> None:
         assert machine.skip is not None
@@ -57,7 +57,7 @@ class Skipped:
 
 
 class Viewed(Skipped):
-    """The vectorized lane, where items are the indices themselves."""
+    """The vectorized mode, with the indices themselves as items."""
 
     def __init__(self, machine: Machine[Any]) -> None:
         super().__init__(machine)
@@ -70,7 +70,7 @@ class Viewed(Skipped):
 
 
 class Flowing:
-    """One item after another."""
+    """Reads one item after another."""
 
     def __init__(self, machine: Machine[Any]) -> None:
         self._machine = machine
@@ -95,55 +95,55 @@ class Walk:
     """The items between two states.
 
     Attributes:
-        size: How many are taken at a time.
+        size: Number of items read at a time.
     """
 
-    def __init__(self, machine: Machine[Any], lane: Lane, size: float = 1 << 10) -> None:
-        self.machine, self.lane, self.size = machine, lane, size
+    def __init__(self, machine: Machine[Any], reader: Reader, size: float = 1 << 10) -> None:
+        self.machine, self.reader, self.size = machine, reader, size
 
     def between(self, begin: Position, count: int, end: Position) -> Iterator[Any]:
-        """So many items from one position to another; `InvalidState` if they lead elsewhere."""
+        """Yield `count` items between two positions; `InvalidState` if they lead elsewhere."""
         try:
             yield from self._between(begin, count, end)
         finally:
-            self.lane.close()
+            self.reader.close()
 
     def _between(self, begin: Position, count: int, end: Position) -> Iterator[Any]:
         left, place, epoch = count, begin, self.machine.epoch
         while True:
-            self.lane.open(place)
+            self.reader.open(place)
             while left:
-                items = self.lane.take(int(min(left, self.size)))
+                items = self.reader.take(int(min(left, self.size)))
                 if not len(items):
                     break
                 left -= len(items)
                 yield items
-            is_there = not left and self.lane.place() == end
-            if not is_there and len(self.lane.take(1)):
+            is_there = not left and self.reader.place() == end
+            if not is_there and len(self.reader.take(1)):
                 raise _elsewhere(count)
-            if is_there or (not left and self.lane.place() == end):  # once its end is found
+            if is_there or (not left and self.reader.place() == end):  # once its end is found
                 return
-            place = self.machine.init(epoch(self.lane.place()) + 1)
+            place = self.machine.init(epoch(self.reader.place()) + 1)
             if epoch(place) > epoch(end):
                 raise _elsewhere(count)
             if not left and place == end:
                 return
 
     def fit(self, items: int, rows: int) -> None:
-        """Take as many items from now on as have about `ROWS` origins."""
+        """Choose the number of items per chunk so that a chunk has about `ROWS` origins."""
         self.size = max(1, min(ROWS, self.size * 8, items * ROWS // max(rows, 1)))
 
 
 def _elsewhere(count: int) -> InvalidState:
     return InvalidState(
-        f"{count:,} items lead to another place than the state's, so that others came between: a "
-        "run that began in another epoch, or left one early; pass since=, or a first state, from "
-        "which on each item was taken"
+        f"{count:,} items don't lead to the state's position, so others came in between: a "
+        "run that began in a different epoch, or left one early; pass since=, or a first state, "
+        "from which on every item was delivered"
     )
 
 
 def check(machine: Machine[Any], begin: Position, count: int, end: Position) -> None:
-    """Raise `InvalidState` where so many items lead elsewhere, if random access tells."""
+    """Raise `InvalidState` if `count` items lead elsewhere, as far as random access shows."""
     if machine.skip is not None:
         for _ in Walk(machine, Skipped(machine), math.inf).between(begin, count, end):
             pass

@@ -6,7 +6,7 @@
     testing.check_combinator(my_stage(3), examples=[1, 2, 3, 4, 5])
 
 `lazyckpt.testing.strategies` draws random pipelines with Hypothesis, and
-`lazyckpt.testing.models` holds the naive meaning of every combinator.
+`lazyckpt.testing.models` has a naive model of every combinator.
 """
 
 from lazyckpt.testing.checks import check_combinator, check_pipeline, check_resume

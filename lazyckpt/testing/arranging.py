@@ -1,4 +1,4 @@
-"""What the combinators mean that choose items, or give them in another order."""
+"""Models of the combinators that select items or reorder them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lazyckpt.core.flow import BlockStarts
 from lazyckpt.core.prng import Permutation, derive, hashed
 from lazyckpt.testing.grouping import Items
 
-_MOST = 1 << 13  # items that a shuffle within a buffer is modelled for; what is longer is endless
+_MOST = 1 << 13  # items for which a buffered shuffle is modelled; a longer stream counts as endless
 
 
 def filter(items: Items, predicate: Any, args: Any) -> Items:
@@ -62,7 +62,7 @@ def dedupe_bloom(
     false_positive_rate: float,
     block_size: int,
 ) -> Items:
-    return lambda epoch: toolz.unique(items(epoch), key)  # where none is left out
+    return lambda epoch: toolz.unique(items(epoch), key)  # without false positives
 
 
 def take_tokens(items: Items, tokens: int, key: Any) -> Items:

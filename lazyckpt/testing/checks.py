@@ -1,4 +1,4 @@
-"""The laws, checked of a pipeline or of a stage."""
+"""Functions that check the laws for a pipeline or a stage."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def check_pipeline(pipeline: Pipeline[Any], *, limit: int = 60, model: bool = Tr
     """Check all laws on the first items of a pipeline.
 
     Args:
-        pipeline: Of the built-in combinators, or with `model=False` of any.
-        limit: How many items to look at.
-        model: Whether to compare it with the naive model of its combinators too.
+        pipeline: A pipeline of built-in combinators, or with `model=False` any pipeline.
+        limit: Number of items to check.
+        model: If True, also compare it with the naive model of its combinators.
 
     Raises:
-        AssertionError: Names the law and the first difference.
+        AssertionError: If a law doesn't hold; the message names the law and the first difference.
     """
     _named("purity", stable, pipeline, limit)
     for name, law in LAWS.items():
@@ -35,15 +35,15 @@ def check_pipeline(pipeline: Pipeline[Any], *, limit: int = 60, model: bool = Tr
 def check_resume(pipeline: Pipeline[Any], *, limit: int = 60) -> None:
     """Check that a pipeline resumes exactly.
 
-    It steps the pipeline, runs it, stops at many places within the first items, goes
-    through JSON and on, twice. It calls your functions many times.
+    It steps the pipeline, runs it, and stops at many points within the first items. From each it
+    resumes twice, through JSON. It calls your functions many times.
 
     Args:
-        pipeline: The one to check.
-        limit: How many items to look at.
+        pipeline: Pipeline to check.
+        limit: Number of items to check.
 
     Raises:
-        AssertionError: Names the law and the first difference.
+        AssertionError: If a law doesn't hold; the message names the law and the first difference.
 
     >>> import lazyckpt as lz
     >>> from lazyckpt import testing
@@ -62,16 +62,16 @@ def check_combinator(
     model: Callable[[list[Any]], Iterable[Any]] | None = None,
     limit: int = 60,
 ) -> None:
-    """Check that a stage keeps the laws, over examples by index, as a stream, and repeated.
+    """Check the laws for a stage, over examples by index, as a stream, and repeated.
 
     Args:
-        stage: The one to check.
-        examples: Items to feed it; give more than it holds at once.
-        model: What it means, from the list of its inputs to that of its outputs.
-        limit: How many items to look at.
+        stage: Stage to check.
+        examples: Items to feed it; pass more than it holds at a time.
+        model: Its meaning, a function from the list of its inputs to the list of its outputs.
+        limit: Number of items to check.
 
     Raises:
-        AssertionError: Names the law and the first difference.
+        AssertionError: If a law doesn't hold; the message names the law and the first difference.
 
     >>> import lazyckpt as lz
     >>> from lazyckpt import testing

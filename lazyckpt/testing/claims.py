@@ -1,4 +1,4 @@
-"""Laws on what machines say of themselves: rereading, rates, parts of positions, shares."""
+"""Laws about the facts that machines state: re-reads, rates, parts of positions, shares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lazyckpt.testing.traces import Trace, same
 
 
 def rereading(pipeline: Pipeline[Any], limit: int) -> None:
-    """A resume reads no more items of the sources again than `resume_cost` says."""
+    """A resume re-reads no more source items than `resume_cost` says."""
     reads = [0]
     counting = _counting(pipeline, reads)
     states, before = [init(pipeline)], [0]
@@ -45,7 +45,7 @@ def rereading(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def rates(pipeline: Pipeline[Any], limit: int) -> None:
-    """A stage takes as many of upstream's items as its rate says, over a stream."""
+    """A stage reads as many of upstream's items as its rate says, over a stream."""
     upstream: Machine[Any] | None = None
     for call in pipeline.calls:
         if upstream is not None:
@@ -71,7 +71,7 @@ def _keeps_rate(call: Call, upstream: Machine[Any], limit: int) -> None:
     stream = stateless(upstream, flow=flow, length=upstream.length)
     try:
         machine = call.build(stream)
-    except ArgumentError:  # it wants random access
+    except ArgumentError:  # it needs random access
         return
     rate, epoch = machine.rate, machine.init(0)
     if rate.each == math.inf or rate.epochs > 1:
@@ -88,7 +88,7 @@ def _keeps_rate(call: Call, upstream: Machine[Any], limit: int) -> None:
 
 
 def positions(pipeline: Pipeline[Any], limit: int) -> None:
-    """A machine owns the part of a position that it says, and its check takes all that it gives."""
+    """A machine owns its declared part of a position, and its check accepts its own positions."""
     trace = Trace(pipeline.machine, 0, limit)
     for machine, call in zip(pipeline.machines, pipeline.calls, strict=True):
         assert machine.children or not call.chains or machine.upstream, f"{call!r} joins nothing"
@@ -102,14 +102,14 @@ def positions(pipeline: Pipeline[Any], limit: int) -> None:
                 with fitting(here):
                     machine.check(here)
             except InvalidState as error:
-                raise AssertionError(f"{call!r} refuses its place in {position}: {error}") from None
+                raise AssertionError(f"{call!r} rejects its part of {position}: {error}") from None
             if machine.upstream is not None:
                 here, own = apart(machine, here)
                 same(f"{call!r}, its own part", own, part.own or ())
 
 
 def sharing(pipeline: Pipeline[Any], limit: int) -> None:
-    """No two ranks draw the same, and behind `shard` an item's draws are those before it."""
+    """Ranks draw different random numbers; an item draws the same before and after `shard`."""
     for number, call in enumerate(pipeline.calls):
         if call.combinator.pointwise and "seed" in call.arguments:
             _draws_by_place(Pipeline(pipeline.calls[:number]), Stage((call,)), limit)
@@ -121,13 +121,13 @@ def sharing(pipeline: Pipeline[Any], limit: int) -> None:
     ranks = [shard(num_shards=2, index=rank) for rank in range(2)]
     try:
         found = [list(islice(first | rank | rest | draws, limit)) for rank in ranks]
-    except PipelineError:  # a shard has too few items for it
+    except PipelineError:  # a shard has too few items for the pipeline
         return
-    assert not {*found[0]} & {*found[1]}, "two ranks draw the same"
+    assert not {*found[0]} & {*found[1]}, "two ranks draw the same numbers"
 
 
 def itemwise(pipeline: Pipeline[Any], limit: int) -> None:
-    """A stage that says so makes of each item what it makes of it alone, and keeps nothing."""
+    """A stage declared `itemwise` processes each item independently and carries nothing over."""
     for number, call in enumerate(pipeline.calls):
         if not call.combinator.itemwise:
             continue
@@ -142,7 +142,7 @@ def itemwise(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def local(pipeline: Pipeline[Any], limit: int) -> None:
-    """Stages that go item by item have the same positions wherever in their data one begins."""
+    """Positions after stages that process items one by one don't depend on where reading began."""
     pairs = list(zip(pipeline.machines, pipeline.calls, strict=True))
     size = next((n for n, (each, _) in enumerate(pairs) if each.skip is None), 0)
     table, skip = pairs[size - 1][0], pairs[size - 1][0].skip
@@ -157,7 +157,7 @@ def local(pipeline: Pipeline[Any], limit: int) -> None:
         machine = each
         own += [each.init(0)[1:]] if each.owns else []
     whole = _walked(machine, machine.init(0), limit)
-    is_cut = len(whole) == limit  # so that there is more than it has
+    is_cut = len(whole) == limit  # there may be more positions
     last = skip(begin, limit)[1]
     for cut in {0, 1, 2, last // 2, last - 1, last} & {*range(last + 1)}:
         start: Position = skip(begin, cut)[0]
@@ -185,11 +185,11 @@ def _draws_by_place(before: Pipeline[Any], drawing: Stage[Any, Any], limit: int)
             mine = shard(num_shards=3, index=rank, contiguous=contiguous)
             found = list(islice(before | mine | drawing, limit))
             expected = list(islice(before | drawing | mine, limit))
-            same(f"{drawing!r} behind and before {mine!r}", found, expected)
+            same(f"{drawing!r} after and before {mine!r}", found, expected)
 
 
 def _counting(pipeline: Chain, reads: list[int]) -> Any:
-    """The pipeline over sources that count what is read of them."""
+    """Return the pipeline over sources that count the items read."""
 
     def counted(value: Any) -> Any:
         if isinstance(value, Chain):
@@ -203,7 +203,7 @@ def _counting(pipeline: Chain, reads: list[int]) -> Any:
         first = first.replaced(data=_counter(data)(data, reads))
     else:
         first = first.replaced(**{name: counted(each) for name, each in first.arguments.items()})
-    # A cache begins empty: what it spares the run that goes on is not read again.
+    # Without caches: a resume starts with an empty one, and reads more than the run would.
     rest = [call.replaced(size=0) if call.name == "lru_cache" else call for call in rest]
     return type(pipeline)((first, *rest))
 

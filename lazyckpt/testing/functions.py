@@ -1,4 +1,4 @@
-"""Functions that take any item, for stages that are drawn: by name, so that they pickle."""
+"""Named functions of any item, for the stages that are drawn, so that these pickle."""
 
 from __future__ import annotations
 
@@ -97,19 +97,19 @@ def held(items: list[int], item: Any) -> tuple[list[int], Any]:
 
 
 def growing(seen: list[int], item: Any) -> tuple[list[int], list[int]]:
-    """A step whose output is the state."""
+    """Return the state as the output of a step."""
     seen.append(crc(item) % 7)
     return seen, seen
 
 
 def growing_several(seen: list[int], item: Any) -> tuple[list[int], list[list[int]]]:
-    """A step one of whose outputs is the state."""
+    """Return the state among the outputs of a step."""
     seen.append(crc(item) % 7)
     return seen, [seen, [*seen]][: len(seen) % 3]
 
 
 def falling_lists(left: list[int]) -> tuple[list[int], list[int]] | None:
-    """A step whose item is the state."""
+    """Return the state as the item of a step."""
     if not left[0]:
         return None
     left[0] -= 1

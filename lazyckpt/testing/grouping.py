@@ -1,4 +1,4 @@
-"""What the combinators mean that make one item of several: batches, windows, runs, rows."""
+"""Models of the combinators that combine several items: batches, windows, groups, packed rows."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _fitting(tokens: list[Any], length: int, overflow: str) -> list[list[Any]]:
 
 
 def _binned(prefer: Callable[[int], int]) -> Callable[..., Items]:
-    """Of the rows with room, a sequence goes into that which is preferred."""
+    """Return a model of packing: a sequence goes into the preferred row among those with room."""
 
     def placed(bins: list[Any], tokens: list[Any], size: int, most: float, overflow: str) -> bool:
         parts = _fitting(tokens, size, overflow)
@@ -212,7 +212,7 @@ def _binned(prefer: Callable[[int], int]) -> Callable[..., Items]:
         def each(epoch: int) -> Iterator[Any]:
             stream: Iterator[list[Any]] = map(_tokens, items(epoch))
             number, is_more = 0, True
-            held: list[Any] = []  # of rows that another length ended
+            held: list[Any] = []  # sequences of rows that a change of length ended
             while held or is_more:
                 size = _length(length, number)
                 bins: list[Any] = []

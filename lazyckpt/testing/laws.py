@@ -1,4 +1,4 @@
-"""The laws of a pipeline, each a function that raises `AssertionError` with what it saw."""
+"""The laws of a pipeline, each a function that raises `AssertionError` with the difference."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ from lazyckpt.state.reshard import reshard
 from lazyckpt.state.state import State
 from lazyckpt.testing.claims import itemwise, local, positions, rates, rereading, sharing
 from lazyckpt.testing.models import model
-from lazyckpt.testing.traces import Trace, raises, same
-from lazyckpt.testing.traces import lanes as all_lanes
+from lazyckpt.testing.traces import Trace, modes, raises, same
 
 Law = Callable[[Pipeline[Any], int], None]
 
 
 def meaning(pipeline: Pipeline[Any], limit: int) -> None:
-    """The items, in two epochs, are those of the naive list model."""
+    """The items of two epochs equal those of the naive list model."""
     expected = model(pipeline)
     for epoch in (0, 1):
         found = Trace(pipeline.machine, epoch, limit).items
@@ -44,7 +43,7 @@ def meaning(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def resume(pipeline: Pipeline[Any], limit: int) -> None:
-    """From every cut the rest is the rest, also the second time; taking states disturbs nothing."""
+    """Resuming at any point, even twice, yields exactly the rest; states have no side effects."""
     trace = Trace(pipeline.machine, 0, limit)
     disturbed: Run[Any] = Run(pipeline)
     states = [disturbed.state]
@@ -71,9 +70,9 @@ def resume(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def codec(pipeline: Pipeline[Any], limit: int) -> None:
-    """States survive JSON at every cut, in one line of ASCII of at most 1 KB.
+    """States survive JSON after any item, in one line of ASCII of at most 1 KB.
 
-    Each stage of a pipeline that is joined may add 40 bytes.
+    Each stage of a joined pipeline may add 40 bytes.
     """
     room = room_of_states(pipeline)
     trace = Trace(pipeline.machine, 0, limit)
@@ -89,7 +88,7 @@ def codec(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def room_of_states(pipeline: Chain) -> int:
-    """The bytes that a state may have at most, without a state of the user's own."""
+    """Return the most bytes that a state may have, without a state of the user's own."""
     return ROOM + INNER * _inner_stages(pipeline)
 
 
@@ -104,7 +103,7 @@ def _carries_user_state(position: Position) -> bool:
 
 
 def purity(pipeline: Pipeline[Any], limit: int) -> None:
-    """A state stepped twice, in any order, gives the same; positions are nested tuples."""
+    """Stepping a state again, in any order, yields equal results; positions are nested tuples."""
     trace = Trace(pipeline.machine, 0, limit)
     for number in reversed(range(len(trace.items))):
         for _ in range(2):
@@ -120,7 +119,7 @@ def purity(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def advancing(pipeline: Pipeline[Any], limit: int) -> None:
-    """`advance` goes where n steps lead, and `replay` makes the item that comes then."""
+    """`advance` reaches the same state as n steps, and `replay` returns the item after a state."""
     trace = Trace(pipeline.machine, 0, limit)
     states = [State(pipeline.entries, *each) for each in enumerate(trace.positions)]
     cuts = trace.cuts()[:: max(1, len(trace.cuts()) // 6)]
@@ -145,7 +144,7 @@ def _is_position(value: Any) -> bool:
 
 
 def algebra(pipeline: Pipeline[Any], limit: int) -> None:
-    """`|` is associative; equal values have equal streams; repr and pickle are the value's."""
+    """`|` is associative; equal pipelines yield equal items; repr and pickle preserve the value."""
     trace = Trace(pipeline.machine, 0, limit)
     head, tail = pipeline.calls[:1], pipeline.calls[1:]
     for cut in range(1, len(tail)):
@@ -154,21 +153,21 @@ def algebra(pipeline: Pipeline[Any], limit: int) -> None:
         start: Pipeline[Any] = Pipeline(head)
         for other in (start | left | right, start | (left | right)):
             assert other == pipeline, f"not associative at {cut}: {other!r}"
-            assert repr(other) == repr(pipeline), f"another repr: {other!r}"
+            assert repr(other) == repr(pipeline), f"a different repr: {other!r}"
     rebuilt: Pipeline[Any] = Pipeline(pipeline.calls)
     same("an equal pipeline", list(islice(rebuilt, limit)), trace.items)
     try:
         copy = pickle.loads(pickle.dumps(pipeline))
     except (pickle.PicklingError, AttributeError, TypeError):
         return  # its functions or data don't pickle
-    assert repr(copy) == repr(pipeline), f"pickle gave {copy!r}"
+    assert repr(copy) == repr(pipeline), f"pickle made {copy!r}"
     same("a pickled pipeline", list(islice(copy, limit)), trace.items)
     same("a pickled pipeline's entries", copy.entries, pipeline.entries)
     assert copy.calls[0].site == pipeline.calls[0].site, "pickle forgets where it was built"
 
 
 def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
-    """The end is stable: from it there is the end, and asking again asks nobody."""
+    """A finished run stays finished; asking again ends again without touching the source."""
     machine = pipeline.machine
     trace = Trace(machine, 0, limit)
     if not trace.ended:
@@ -186,13 +185,13 @@ def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
         pass
     for _ in range(2):
         assert next(stream, End) is End, "an item after the end of a flow"
-        same("the end of a flow, asked again", flow.snapshot(), trace.end)
+        same("the end of a flow, requested again", flow.snapshot(), trace.end)
     states = [machine.init(0), machine.init(1), trace.end]
     assert len(set(states)) == 3 or not trace.items, f"beginning, end, next epoch: {states}"
 
 
 def elastic(pipeline: Pipeline[Any], limit: int) -> None:
-    """Another number of shards or batch size at a cut loses nothing and repeats nothing."""
+    """Changing the number of shards or the batch size loses nothing and repeats nothing."""
     trace = Trace(pipeline.machine, 0, limit)
     items = trace.items
     for old, new, steps in ((1, 3, 2), (3, 2, 1), (2, 5, 3)):
@@ -216,11 +215,11 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
     if trace.ended:
         pairs = [pipeline | shard(num_shards=3, index=rank) | batch(2) for rank in range(3)]
         ends = {Trace(rank.machine, 0, limit).end for rank in pairs}
-        assert len(ends) == 1, f"ranks end apart: {ends}"
+        assert len(ends) == 1, f"ranks end at different positions: {ends}"
 
 
 def resharding(pipeline: Pipeline[Any], limit: int) -> None:
-    """Lanes and shards dealt from ranks to other ranks, twice, lose nothing and repeat nothing."""
+    """Dealing lanes and shards to other numbers of ranks, twice, loses and repeats nothing."""
     items = Trace(pipeline.machine, 0, min(limit, 30)).items
     parts = [pipeline | take(len(items)) | mapped(partial(_tagged, lane)) for lane in range(4)]
     found: list[list[Any]] = [[] for _ in parts]
@@ -256,7 +255,7 @@ def _tagged(lane: int, item: Any) -> tuple[int, Any]:
 
 
 def executors(pipeline: Pipeline[Any], limit: int) -> None:
-    """Workers give the very items and states, and a state goes on under other workers."""
+    """Workers yield the same items and states, and a state can be resumed under other workers."""
     trace = Trace(pipeline.machine, 0, limit)
     count, last = len(trace.items), len(trace.items) // 2
     for executor, other in ((threads(), threads(2, buffer_size=3)), (threads(3), inline())):
@@ -283,7 +282,7 @@ def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
 
 LAWS: dict[str, Law] = {
     "meaning": meaning,
-    "lanes": all_lanes,
+    "modes": modes,
     "resume": resume,
     "codec": codec,
     "purity": purity,
@@ -303,7 +302,7 @@ LAWS: dict[str, Law] = {
 
 
 class Stream:
-    """An iterable without indices that begins anew each time and counts what is taken of it."""
+    """A repeatable iterable without indices that counts the items taken."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self.items = list(items)

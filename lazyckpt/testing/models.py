@@ -1,7 +1,7 @@
-"""What each combinator means, as naively as it can be said: the models of the law *meaning*.
+"""Naive models of all combinators, for the law *meaning*.
 
-A stream is a function from an epoch to an iterator; a model makes a stream of
-the streams before it and the combinator's arguments.
+A stream is a function from an epoch to an iterator. A model makes a stream from the streams before
+it and the combinator's arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lazyckpt.testing.grouping import GROUPING, Items
 
 
 def model(pipeline: Chain) -> Items:
-    """The meaning of a pipeline of modelled combinators."""
+    """Return the model of a pipeline of modelled combinators."""
     first, *rest = pipeline.calls
     items: Items = MODELS[first.name](**first.arguments)
     for call, before in builtins.zip(rest, pipeline.machines, strict=False):
@@ -39,7 +39,7 @@ def model(pipeline: Chain) -> Items:
 
 
 def _known(name: str, before: Machine[Any]) -> dict[str, Any]:
-    """What a model has to be told of the machine before its stage."""
+    """Return the facts about the upstream machine that a model needs."""
     if name == "random_map":
         return {"share": before.share}
     return {"blocks": before.view and before.view.block_starts} if name == "local_shuffle" else {}
@@ -244,7 +244,7 @@ def mix(pipelines: Any, weights: Any, seed: Any, stop: str, deterministic: bool)
         taken, points = [0] * width, {*dict(getattr(weights, "points", ()))}
         for t in counting():
             now = weights(t) if callable(weights) else weights
-            if deterministic and t in points:  # where proportions begin anew
+            if deterministic and t in points:  # proportions start again
                 begin, taken = t, [0] * width
             draw = hashed(derive(seed or 0, "mix", epoch), t)
             if not restarts:
@@ -273,7 +273,7 @@ def roulette(weights: Any, draw: int) -> int:
 
 
 def chairman(weights: Any, taken: list[int], t: int) -> int:
-    """Of those that lag enough, the one that can wait for the fewest turns."""
+    """Return the most urgent of those that lag enough: the one that can wait least."""
     if len(taken) == 1:
         return 0
     total = sum(builtins.map(Fraction, weights))

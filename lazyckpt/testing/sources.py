@@ -1,4 +1,4 @@
-"""Hypothesis strategies: sources, and the arguments that stages are drawn with."""
+"""Hypothesis strategies for sources, and for arguments of stages."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ falling = st.builds(range, st.integers(0, 4), st.just(-1), st.sampled_from([-1, 
 
 
 def apart(numbers: list[int]) -> list[tuple[int, int]]:
-    """Ranges that don't overlap.
+    """Return ranges that don't overlap.
 
     Args:
-        numbers: Where they begin and end, in any order.
+        numbers: Starts and stops, in any order.
     """
     edges = sorted(set(numbers))
     return list(zip(edges[::2], edges[1::2], strict=False))
@@ -89,7 +89,7 @@ def _planned(items: list[Any], length: int, overflow: Any, window: Any, seed: in
 
 
 class Blocks(list[Any]):
-    """A list that is stored in blocks, some of which may be empty."""
+    """A list that is stored in blocks; some may be empty."""
 
     block_starts: list[int]
 
@@ -134,5 +134,5 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
 
 
 def sources() -> st.SearchStrategy[Pipeline[Any]]:
-    """Sources with indices, with arrays, and streams; of 0 to 20 items, None and arrays too."""
+    """Return a strategy for sources with indices, with arrays, and streams, of 0 to 20 items."""
     return st.one_of(*SOURCES.values())

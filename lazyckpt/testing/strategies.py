@@ -72,13 +72,13 @@ def _shards(draw: st.DrawFn, remainder: Any = None, contiguous: bool = False) ->
 
 @lru_cache
 def _folder() -> str:
-    """One for what this process draws. Its files never change."""
+    """Return a folder for this process's draws; its files never change."""
     path = mkdtemp(prefix="lazyckpt-")
     atexit.register(rmtree, path, ignore_errors=True)
     return path
 
 
-# Stages that want random access, and those that do instead where there is none.
+# Stages that need random access, and their replacements without it.
 INSTEAD = {
     "shuffle": "shuffle(buffer)",
     "lru_cache": "map",
@@ -88,15 +88,15 @@ INSTEAD = {
     "shard(contiguous)": "shard",
 }
 
-_NUMBERED = {"gather", "exclude"}  # which name some of the first five items
+_NUMBERED = {"gather", "exclude"}  # stages that name some of the first five items
 
 
 def has_room(name: str, pipeline: Pipeline[Any]) -> bool:
-    """Whether a pipeline has the items that a stage of that name wants, as far as is known.
+    """Return whether a pipeline has enough items for a stage of that name, as far as is known.
 
     Args:
         name: A name in `STAGES`.
-        pipeline: What comes before it.
+        pipeline: The pipeline before the stage.
     """
     length = pipeline.machine.length
     return name not in _NUMBERED or length is None or length >= 5
@@ -267,7 +267,7 @@ def switched(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
 
 def _evenly(*parts: Pipeline[Any]) -> Pipeline[Any]:
     shortest = min(len(list(part)) for part in parts)
-    more = lz.source(["last"]) | lz.repeat()  # in another epoch a part may have fewer
+    more = lz.source(["last"]) | lz.repeat()  # in a later epoch a part may have fewer items
     return lz.zip(*[lz.concat(part, more) | lz.take(shortest) for part in parts], strict=True)
 
 
@@ -275,7 +275,7 @@ def _mixed(
     stop: Any, weigh: Callable[[list[float]], Any] = list, **options: Any
 ) -> Callable[..., Pipeline[Any]]:
     def join(*parts: Pipeline[Any]) -> Pipeline[Any]:
-        if stop in ("all_exhausted", "never"):  # nothing could begin again
+        if stop in ("all_exhausted", "never"):  # an empty part can't begin again
             parts = tuple(lz.concat(part, lz.source(["last"])) for part in parts)
         weights = weigh([2.5, 1, 0, 1.5][: len(parts)])
         joined = lz.mix(parts, weights, stop=stop, **options)
@@ -320,7 +320,7 @@ JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
 
 @st.composite
 def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
-    """A random pipeline of built-in combinators, finite, of few items."""
+    """Draw a random pipeline of built-in combinators, finite, with few items."""
     if max_stages > 2 and draw(st.integers(0, 3)) == 0:
         join = draw(st.sampled_from(sorted(JOINS)))
         parts = draw(st.lists(pipelines(max_stages=max_stages // 2), min_size=1, max_size=3))
@@ -332,7 +332,7 @@ def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
         if not has_room(name, pipeline):
             name = "shuffle"
         if name == "repeat for ever" and not pipeline.machine.length:
-            name = "repeat"  # in some epoch it might be empty
+            name = "repeat"  # an epoch might be empty
         if name in INSTEAD and not _has_access(pipeline):
             name = INSTEAD[name]
         pipeline = pipeline | draw(STAGES[name])

@@ -1,4 +1,4 @@
-"""What a machine gives step by step, and that every lane gives the same."""
+"""What a machine gives step by step, and that every mode yields the same."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lazyckpt.pipeline import Pipeline
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Whether two items are alike: by type and value, arrays element by element.
+    """Return whether two items are equal: by type and value, arrays element by element.
 
     Args:
-        a: An item.
-        b: Another one.
+        a: The first item.
+        b: The second item.
     """
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return (
@@ -35,14 +35,14 @@ def equal(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(equal, a, b))
     if isinstance(a, dict):
         return list(a) == list(b) and all(equal(a[k], b[k]) for k in a)
-    if getattr(a, "shape", ()):  # of tensors and frames
+    if getattr(a, "shape", ()):  # tensors and frames
         is_like = a.shape == b.shape and getattr(a, "dtype", None) == getattr(b, "dtype", None)
         return is_like and bool(np.asarray((a == b) | ((a != a) & (b != b))).all())
     return a is b or bool(a == b) or (a != a and b != b)
 
 
 class Trace:
-    """What `step` gives from an epoch's beginning: the meaning that lanes are held against."""
+    """What `step` gives from an epoch's beginning: the meaning that modes are held against."""
 
     def __init__(self, machine: Machine[Any], epoch: int, limit: int) -> None:
         self.machine = machine
@@ -60,19 +60,19 @@ class Trace:
             self.items.append(item)
 
     def step(self, number: int) -> tuple[Position, Any]:
-        """What `step` gives for an item of it, another time; `End` where there is none."""
+        """Repeat the step of an item of the trace; the result has `End` if there is no item."""
         try:
             return self.machine.step(self.positions[number])
         except End as end:
             return end.position, End
 
     def cuts(self) -> list[int]:
-        """Every cut of a short trace, about twenty of a long one, both ends always."""
+        """Return every stopping point of a short trace, or about twenty of a long one."""
         last = len(self.items)
         return sorted({*range(0, last, max(1, last // 20)), max(0, last - 1), last})
 
 
-def lanes(pipeline: Pipeline[Any], limit: int) -> None:
+def modes(pipeline: Pipeline[Any], limit: int) -> None:
     """`flow`, `skip`, `item`, `length`, the view and random access agree with `step`."""
     machine = pipeline.machine
     for epoch in (0, 1):
@@ -99,7 +99,7 @@ def lanes(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def stable(pipeline: Pipeline[Any], limit: int) -> None:
-    """Two walks give the same, or else every other law would break too, and say it less plainly."""
+    """Two walks yield the same items; if not, other laws would fail too, with unclear messages."""
     change = _change(pipeline, limit)
     if change is None:
         return
@@ -109,13 +109,13 @@ def stable(pipeline: Pipeline[Any], limit: int) -> None:
     whose = next((f" of {part.calls[-1]!r}" for part in parts if _change(part, limit)), "")
     raise AssertionError(
         f"your step isn't pure: item {number}{whose} was {told(first)} in one walk, and "
-        f"{told(then)} in the next; an item must follow from what is given to the step alone, "
-        "not from a counter, an iterator or a random generator outside"
+        f"{told(then)} in the next; an item must depend only on the arguments of the step, "
+        "not on a counter, an iterator or a random generator outside"
     )
 
 
 def _change(pipeline: Pipeline[Any], limit: int) -> tuple[int, Any, Any] | None:
-    """The first item that two walks differ in, and what it was in each."""
+    """Return the first item in which two walks differ, with its two values."""
     one, other = (Trace(pipeline.machine, 0, limit).items for _ in range(2))
     pairs = zip_longest(one, other, fillvalue=End)
     return next(((n, a, b) for n, (a, b) in enumerate(pairs) if not equal(a, b)), None)
@@ -144,7 +144,7 @@ def _skips(machine: Machine[Any], trace: Trace, cut: int) -> None:
             same(f"skip from {cut} to {target}", found, (trace.positions[target], target - cut))
         if cut <= target < last:
             found = alone(trace.positions[cut], target - cut)
-            same(f"item {target} alone from {cut}", found, trace.items[target])
+            same(f"single item {target} from {cut}", found, trace.items[target])
     if trace.ended:
         found = machine.skip(trace.positions[cut], last - cut + 7)
         same(f"skip from {cut} past the end", found, (trace.end, last - cut))
@@ -169,12 +169,12 @@ def _views(machine: Machine[Any], trace: Trace, cut: int) -> None:
 
 
 def same(what: str, found: Any, expected: Any) -> None:
-    """`AssertionError`, with what differs, unless the two are equal."""
+    """Raise an `AssertionError` with the difference, unless two values are equal."""
     assert equal(found, expected), f"{what}: {told(found)}, expected {told(expected)}"
 
 
 def told(item: Any) -> str:
-    """An item as a message shows it, or that there was none."""
+    """Format an item for a message, or the end."""
     return "the end" if item is End else brief(item)
 
 

@@ -1,1 +1,1 @@
-"""What each stage of a running pipeline takes, for `profile`."""
+"""Measure the time of each stage of a running pipeline, for `profile`."""

@@ -1,4 +1,4 @@
-"""Stages that measure themselves: the same machines, with timers around their lanes."""
+"""Stages that measure themselves: the same machines, with timers around their functions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lazyckpt.core.sizes import item_bytes
 from lazyckpt.timers.timings import Stage, StageTimer, Timing, own_timer, using
 
 T = TypeVar("T")
-_CALLS, _TRIALS = 100, 5  # of a timer, to know what one costs
-_SIZED, _FIRST = 64, 2  # items after which the size of another is looked at; the first ones
+_CALLS, _TRIALS = 100, 5  # calls of a timer to measure its cost, and repetitions
+_SIZED, _FIRST = 64, 2  # measure the size of the first items, and then of every 64th
 _END: Any = object()
 
 
 class TimedCall(Call):
-    """A stage that is measured, wherever it runs."""
+    """A stage that is measured in every process or thread."""
 
     __slots__ = ("_stage",)
 
@@ -47,7 +47,7 @@ class TimedCall(Call):
         return timed(machine, self._stage if gives_items else (self._stage[0], 1))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        public = self.combinator.public  # which pickles by reference
+        public = self.combinator.public  # a function, pickled by reference
         return _timed_call, (public, self.arguments, self.site, self.covers, self._stage)
 
 
@@ -58,13 +58,13 @@ def _timed_call(public: Any, *arguments: Any) -> TimedCall:
 def measuring(
     chain: Chain, number: Callable[[Call, Chain, int], Stage | None], depth: int = 0
 ) -> Chain:
-    """The same pipeline, with stages that measure themselves.
+    """Return the same pipeline, with stages that measure themselves.
 
     Args:
         chain: The pipeline.
-        number: Gives each stage its number, or None where it isn't measured. It is called with
-            the stage, its pipeline, and how many stages that is within; for those inside first.
-        depth: How many stages the pipeline is within.
+        number: Function from a stage, its pipeline and the depth of that to the stage's number,
+            or to None if the stage isn't measured. It is called for inner stages first.
+        depth: Number of stages that the pipeline is nested in.
     """
     calls: list[Call] = []
     for call in chain.calls:
@@ -81,7 +81,7 @@ def measuring(
 
 
 def timed(machine: Machine[T], stage: Stage) -> Machine[T]:
-    """A machine with timers around what others call."""
+    """Return a machine with timers around the functions that other code calls."""
     item, view = machine.item, machine.view
     return machine._replace(
         flow=_timed_flow(machine.flow, stage),
@@ -100,7 +100,7 @@ def _timed_flow(flow: Callable[[Position], Flow[T]], stage: Stage) -> Callable[[
         snapshot, taken = found.snapshot, found.taken
         if found.fn is None:
             return Flow(timed_items(found.pull, stage), snapshot, taken=taken, pick=pick)
-        pending = _timed(found.fn, stage, _one)  # which is not called for what is passed over
+        pending = _timed(found.fn, stage, _one)  # not called for items that are skipped
         items = timed_items(found.pull, (stage[0], 1))
         return Flow(items, snapshot, pending, taken, pick=pick)
 
@@ -108,7 +108,7 @@ def _timed_flow(flow: Callable[[Position], Flow[T]], stage: Stage) -> Callable[[
 
 
 def timed_items(items: Iterator[T], stage: Stage) -> Iterator[T]:
-    """Items, each of which takes a stage's time."""
+    """Yield items, and charge the time of each to a stage."""
     while True:
         timer = own_timer()
         before, begun = timer.enter(stage), perf_counter()
@@ -129,7 +129,7 @@ def timed_items(items: Iterator[T], stage: Stage) -> Iterator[T]:
 def _timed(
     fn: Callable[..., T], stage: Stage, items: Callable[[T], list[Any]] | None
 ) -> Callable[..., T]:
-    """A function whose time is a stage's, and so are the items that it gives, if it gives some."""
+    """Wrap a function: charge its time to a stage, and count the items that it returns."""
 
     def call(*arguments: Any) -> T:
         timer = own_timer()
@@ -198,22 +198,22 @@ def _stacked(fn: Callable[[Any], Any], stage: Stage) -> Callable[[Any], Any]:
 def _add_size(timer: StageTimer, timing: Timing, items: list[Any], count: int) -> None:
     timing.size += item_bytes(items) * count
     timing.sized += count
-    timer.rest()  # which is nobody's time
+    timer.rest()  # measuring sizes isn't charged to any stage
 
 
 class TimerCosts(NamedTuple):
-    """What a timer costs, in seconds: within what it measures, and around that."""
+    """The cost of a timer in seconds: inside the time that it measures, and outside."""
 
     inside: float
     around: float
 
     def without(self, timing: Timing) -> float:
-        """What was measured, without what that cost."""
+        """Return the measured seconds without the cost of timers."""
         return max(0.0, timing.seconds - timing.calls * self.inside - timing.inner * self.around)
 
 
 def timer_costs() -> TimerCosts:
-    """What a timer costs on this machine."""
+    """Measure the cost of a timer on this machine."""
     return min((_trial() for _ in range(_TRIALS)), key=sum)
 
 

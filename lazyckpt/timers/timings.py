@@ -1,4 +1,4 @@
-"""What each stage takes, by timers around its lanes, in whichever worker it runs."""
+"""Measure the time of each stage, by timers around its functions, in every worker."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Stage = tuple[int, int]  # its number, and 1 for a part of it whose items are no items of it
-Span = tuple[Stage, float, float]  # when it began, and when it ended
+Stage = tuple[int, int]  # its number, and 1 for an inner part whose items aren't outputs
+Span = tuple[Stage, float, float]  # the stage, its begin and its end
 
-_SLOW = 20e-6  # seconds that are worth a look at the processor's clock, which takes longer
-_SPANS = 10_000  # that a worker keeps, or a task of it
-_LOOKS = 64  # at the generators of random numbers; one takes as long as a slow timer
+_SLOW = 20e-6  # seconds from which the CPU clock is read, which is slower than the wall clock
+_SPANS = 10_000  # spans that a worker, or a task, keeps
+_LOOKS = 64  # checks of the random generators; one takes as long as a slow timer
 
 
 @dataclass(slots=True)
 class Timing:
-    """What a stage has taken in one worker.
+    """The measurements of a stage in one worker.
 
     Attributes:
-        seconds: Without those of the stages before it.
-        working: Of these, those in which the processor worked.
-        items: How many it has made.
-        sized: Of how many of them the size is known.
-        size: How large those are together, in bytes.
-        calls: How often its timer was started.
-        inner: How often those were that ran within it.
-        draws: Whether it was seen to draw from a global generator of random numbers.
+        seconds: Wall time, without the time of the stages before it.
+        working: CPU time within `seconds`.
+        items: Number of items computed.
+        sized: Number of items whose size was measured.
+        size: Total size of these items in bytes.
+        calls: How many times its timer was started.
+        inner: How many times other timers were started within it.
+        draws: Whether it was seen to draw from a global random generator.
     """
 
     seconds: float = 0.0
@@ -49,12 +49,12 @@ class Timing:
 
 
 class Timings(NamedTuple):
-    """What one worker has measured since it last told.
+    """The measurements of one worker since its last report.
 
     Attributes:
-        worker: Its process, its thread, and a name.
-        stages: By stage.
-        spans: The first of the calls: the stage, when it began, and when it ended.
+        worker: The ids of its process and thread, and a name.
+        stages: Measurements by stage.
+        spans: The first calls: the stage, its begin and its end.
     """
 
     worker: tuple[int, int, str]
@@ -63,28 +63,28 @@ class Timings(NamedTuple):
 
 
 class StageTimer:
-    """Says in one thread which stage is at work; the time goes to that one alone."""
+    """Tracks which stage is running in one thread, and charges the time to that stage alone."""
 
     def __init__(self) -> None:
         is_alone = threading.current_thread() is threading.main_thread()
-        self._looks = _LOOKS if is_alone else 0  # what has changed is its own stages' doing
+        self._looks = _LOOKS if is_alone else 0  # in other threads, other code may draw too
         self._generators: Any = None
         self.stages: dict[Stage, Timing] = {}
         self.spans: list[Span] = []
         self.received: list[Timings] = []  # from this thread's own workers
         self._at_work: Timing | None = None
         self._since = 0.0
-        self._quick = 0.0  # seconds since the processor's clock was read, in short spells
-        self._worked = 0.0  # what it said then
+        self._quick = 0.0  # seconds in short spells since the CPU clock was read
+        self._worked = 0.0  # the CPU clock at that time
 
     @property
     def calls(self) -> int:
-        """How often timers were started, here and in what was received."""
+        """How many times timers were started, here and in received measurements."""
         return sum(timing.calls for told in self._told() for timing in told.values())
 
     @property
     def items(self) -> int:
-        """How many items the stage has made that has made most."""
+        """The number of items of the stage with the most items."""
         made = Counter[Stage]()
         for told in self._told():
             made.update({stage: timing.items for stage, timing in told.items()})
@@ -95,7 +95,7 @@ class StageTimer:
         yield from (each.stages for each in self.received)
 
     def enter(self, stage: Stage) -> Timing | None:
-        """Have a stage at work, and say whose turn it was."""
+        """Start charging a stage; return the one that was charged before."""
         self._charge()
         self._look()
         before = self._at_work
@@ -109,7 +109,7 @@ class StageTimer:
         return before
 
     def leave(self, before: Timing | None, stage: Stage, begun: float) -> Timing | None:
-        """Give the turn back to whose it was, and say what the stage has taken."""
+        """Stop charging a stage, and charge `before` again; return the stage's measurements."""
         self._charge()
         self._look()
         found, self._at_work = self._at_work, before
@@ -135,7 +135,7 @@ class StageTimer:
         self._since = perf_counter()
 
     def _look(self) -> None:
-        """See whether the stage at work has drawn random numbers; that takes nobody's time."""
+        """Check whether the running stage has drawn random numbers; charge no stage for it."""
         if self._looks:
             self._looks -= 1
             found = _generators()
@@ -145,23 +145,23 @@ class StageTimer:
             self.rest()
 
     def pause(self) -> Timing | None:
-        """Have no stage at work, as workers are waited for, and say whose turn it was."""
+        """Charge no stage, while waiting for workers; return the one that was charged before."""
         self._charge()
         before, self._at_work = self._at_work, None
         return before
 
     def go_on(self, before: Timing | None) -> None:
-        """Give the turn back; what was done since it was taken is nobody's."""
+        """Charge a stage again; the time since the last switch isn't charged to it."""
         self._charge()
         self._at_work = before
 
     def rest(self) -> None:
-        """Charge nobody with the time since the last call."""
+        """Charge no stage for the time since the last switch."""
         self._since = perf_counter()
 
 
 def _generators() -> tuple[Any, ...]:
-    """The states of the generators that all of this process shares."""
+    """Return the states of the global random generators of this process."""
     legacy: Any = np.random.get_state()
     torch = sys.modules.get("torch")
     more = b"" if torch is None else torch.get_rng_state().numpy().tobytes()
@@ -180,7 +180,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def own_timer() -> StageTimer:
-    """The timer of this thread."""
+    """Return the timer of this thread; make one if there is none."""
     found = _own.timer
     if found is None:
         found = _own.timer = StageTimer()
@@ -189,7 +189,7 @@ def own_timer() -> StageTimer:
 
 @contextmanager
 def using(timer: StageTimer) -> Iterator[None]:
-    """A context in which that is the timer of this thread."""
+    """Return a context in which `timer` is the timer of this thread."""
     before, _own.timer = _own.timer, timer
     try:
         yield
@@ -198,19 +198,19 @@ def using(timer: StageTimer) -> Iterator[None]:
 
 
 def pause() -> Timing | None:
-    """Have no stage at work in this thread, and say whose turn it was."""
+    """Charge no stage in this thread; return the one that was charged before."""
     timer = _own.timer
     return None if timer is None else timer.pause()
 
 
 def go_on(before: Timing | None) -> None:
-    """Give the turn back."""
+    """Charge a stage of this thread again."""
     if before is not None:
         own_timer().go_on(before)
 
 
 def taken() -> list[Timings] | None:
-    """What this thread, and its own workers, have measured since the last call."""
+    """Return the measurements of this thread and its workers since the last call."""
     timer = _own.timer
     if timer is None or not (timer.stages or timer.received):
         return None
@@ -222,7 +222,7 @@ def taken() -> list[Timings] | None:
 
 
 def receive(timings: list[Timings]) -> None:
-    """Keep what a worker has measured, until this thread tells."""
+    """Keep the measurements of a worker, for the next report of this thread."""
     own_timer().received += timings
 
 

@@ -1,9 +1,8 @@
-"""`python tests/benchmarks`: what this library costs, beside loops by hand and other libraries.
+"""`python tests/benchmarks`: the costs of lazyckpt, loops by hand and other libraries.
 
-It prints figures and asserts nothing. A ratio is the median over rounds, the
-contestants in turn, with all consumed by a `for` loop as in training:
-`deque(..., maxlen=0)` would spare us what a hand-written loop, which has its
-`for` anyway, can't be spared.
+It prints figures and asserts nothing. A ratio is the median over rounds, with the contestants in
+turn. All items are consumed by a `for` loop, as in training: `deque(..., maxlen=0)` would spare
+lazyckpt a loop that hand-written code can't be spared.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def main() -> None:
 
 
 def measured(name: str, case: Case | Contest, options: argparse.Namespace) -> Iterator[Row]:
-    """The rows of a case; where it fails, a row that says so, and the others go on."""
+    """The rows of a case. If it fails, a row says so, and the others continue."""
     try:
         if not isinstance(case, Contest):
             yield from case(options.rounds)

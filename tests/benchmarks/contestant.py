@@ -1,7 +1,7 @@
-"""One library at one workload, in a process of its own: `python contestant.py MODULE ROW N`.
+"""One library at one workload, in its own process: `python contestant.py MODULE ROW N`.
 
-It answers each line of its input with a line of JSON. What it prints otherwise,
-and what its workers print, goes where errors go.
+It answers each line of its input with a line of JSON. Any other output of the process and of its
+workers goes to stderr.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Way = Callable[[], Figures | None]
 
 
 def measured(way: Way) -> Figures:
-    """The seconds of a call, or the figures that it gives instead."""
+    """The seconds of a call, or the figures that it returns instead."""
     begun = perf_counter()
     figures = way()
     return {"seconds": perf_counter() - begun} if figures is None else figures
@@ -47,7 +47,7 @@ def best_of(makes: dict[str, Callable[[int], Way]], n: int) -> str:
 
 
 def cost(figures: Figures) -> float:
-    """What the best way has least of: its seconds, or those of its resumes."""
+    """The figure that is lowest for the best way: its seconds, or the seconds of its resumes."""
     resumes = [value for key, value in figures.items() if key.endswith("%")]
     return sum(resumes) if resumes else figures.get("seconds", 0)
 
@@ -64,7 +64,7 @@ def main() -> None:
         makes = ways(import_module(module), row)
         best = best_of(makes, int(n))
         way = makes[best](int(n))
-        answer(way=best, **round_of(way))  # what is made once is made
+        answer(way=best, **round_of(way))  # a warm-up: objects created once now exist
         for _ in sys.stdin:
             answer(**round_of(way))
     except ModuleNotFoundError as error:

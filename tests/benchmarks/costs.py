@@ -1,9 +1,8 @@
-"""What an item costs, counted, not timed: the same on every machine.
+"""The cost of an item, counted and not timed: the same on every machine.
 
-`python tests/benchmarks/costs.py` prints the counts as JSON, and with
-`--update` keeps them as those that tests compare with. Calls of functions,
-Python's and C's, and lines of Python run are counted at two sizes, whose
-difference is what items cost; so are the bytes held.
+`python tests/benchmarks/costs.py` prints the counts as JSON, and with `--update` stores them for
+the tests to compare with. Calls of functions, Python's and C's, and lines of Python are counted
+at two sizes; the difference is the cost of items. The bytes held are counted the same way.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ print(*sorted(set(sys.modules) - before))
 """
 Costs = dict[str, dict[str, Any]]
 
-# What may be more than is stored: a share of it, and so many beside.
+# How much higher a cost may be than the stored one: a share of it, plus a number.
 MARGINS = {
     "calls an item": (0.05, 0.1),
     "lines an item": (0.1, 0.5),
@@ -132,7 +131,7 @@ def counted(action: Action) -> tuple[int, int]:
 
 
 def peak(action: Action) -> int:
-    """Bytes that Python and NumPy hold at most beyond what they held before."""
+    """The most bytes that Python and NumPy hold in addition to those they held before."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -143,9 +142,9 @@ def peak(action: Action) -> int:
 
 
 def of_workload(make: Callable[[int], Action]) -> dict[str, float]:
-    """The costs of an item, where there are many, and of a few items with their start."""
+    """The cost per item for many items, and the cost of a few items with their start."""
     few, small, large = make(FEW), make(N), make(2 * N)
-    few(), small(), large()  # what is made once is made
+    few(), small(), large()  # a warm-up: objects created once now exist
     found: dict[str, float] = {}
     all_counts = zip(counted(few), counted(small), counted(large), strict=True)
     for what, (start, a, b) in zip(("calls", "lines"), all_counts, strict=True):
@@ -156,7 +155,7 @@ def of_workload(make: Callable[[int], Action]) -> dict[str, float]:
 
 
 def pipelines() -> Iterator[tuple[str, lz.Pipeline[Any]]]:
-    """One of each kind of position: counts, windows, buffers, what is joined."""
+    """One pipeline per kind of position: counts, windows, buffers, joins."""
     source = lz.source(range(100_000))
     halves = [source | lz.shuffle(seed=i) for i in range(2)]
     yield "source", source
@@ -197,14 +196,14 @@ def of_states(pipeline: lz.Pipeline[Any]) -> dict[str, int]:
 
 
 def of_import() -> dict[str, list[str]]:
-    """What a fresh interpreter imports for `import lazyckpt`, beside what NumPy imports."""
+    """Modules that a fresh interpreter imports for `import lazyckpt`, without those of NumPy."""
     command = [sys.executable, "-c", IMPORTS]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return {"modules": done.stdout.split()}
 
 
 def steady() -> None:
-    """What depends on the moment doesn't: the collector is off, and each look at a clock a tick."""
+    """Make counts repeatable: the collector is off, and each look at a clock is one tick."""
     gc.disable()
     tick = count(0.0, TICK).__next__
     for name, module in tuple(sys.modules.items()):
@@ -214,7 +213,7 @@ def steady() -> None:
 
 
 def measure(only: str = "") -> Costs:
-    """All costs, or those of one row."""
+    """All costs, or the costs of one row."""
     steady()
     rows: dict[str, Callable[[], dict[str, Any]]] = {
         name: partial(of_workload, make) for name, make in workloads().items()
@@ -226,7 +225,7 @@ def measure(only: str = "") -> Costs:
 
 
 def excesses(now: Costs, stored: Costs) -> list[str]:
-    """What costs more than is stored and its margin, a line for each."""
+    """A line per cost that is higher than the stored cost and its margin."""
     found = []
     for name, costs in now.items():
         if name not in stored:

@@ -1,4 +1,4 @@
-"""What the contestants read and do, the same for all."""
+"""The data and functions of the contestants, the same for all."""
 
 from __future__ import annotations
 

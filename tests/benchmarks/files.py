@@ -1,6 +1,6 @@
-"""W11: files of each format, and what is measured of those who read them.
+"""W11: files of each format, and the figures of libraries that read them.
 
-A figure of speed is CPU time, so that what else the machine does counts little.
+Speed is measured as CPU time, so that other work on the machine counts little.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PARTS = 10  # files
 BATCH = 1_024  # rows, of columns
 BLOCKS = 16  # blocks that a local shuffle mixes
 BUFFER = 10_000  # rows that a peer's local shuffle mixes
-PEER_ROWS = 200_000  # of which peers resume at shares, as they read up to there first
-FOLDER = "LAZYCKPT_BENCHMARK_FILES"  # the variable that says where files are
+PEER_ROWS = 200_000  # rows at which peers resume, by share, as they read up to there first
+FOLDER = "LAZYCKPT_BENCHMARK_FILES"  # the variable with the folder of files
 
 FIGURES = {
     "order": ("in order", "µs", 1e6),
@@ -40,7 +40,7 @@ FIGURES = {
     "10%": ("resume at 10 %", "ms", 1e3),
     "50%": ("resume at 50 %", "ms", 1e3),
     "90%": ("resume at 90 %", "ms", 1e3),
-    "inexact": ("resumes not exact", "of3", 1.0),
+    "inexact": ("resumes not exact", "of 3", 1.0),
     "index": ("index, a MB", "ms", 1e3),
     "kept": ("index, a row", "B", 1.0),
     "peak": ("memory at its peak", "MB", 1e-6),
@@ -48,7 +48,7 @@ FIGURES = {
 
 
 def corpus(kind: str, n: int) -> list[Path]:
-    """Files of about n bytes without compression, made where they aren't there yet."""
+    """Files of about n bytes without compression, created if they don't exist yet."""
     folder = Path(os.environ.setdefault(FOLDER, tempfile.gettempdir()), f"{n}")
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{number:02}.{kind}" for number in range(PARTS)]
@@ -69,7 +69,7 @@ def documents() -> list[tuple[int, str]]:
 
 
 def chunks(part: int, size: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
-    """As many documents as make so many bytes, some at a time, each chunk with a number."""
+    """Enough documents to fill a number of bytes, in chunks, each chunk with a number."""
     found = documents()
     each = sum(len(text) + 30 for _, text in found)
     for number in range(-(-size // each)):
@@ -78,7 +78,7 @@ def chunks(part: int, size: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
 
 
 def rows_of(n: int) -> int:
-    """How many rows peers resume among, of files of documents."""
+    """The number of rows among which peers resume in files of documents."""
     each = sum(len(found) for _, found in chunks(0, n // PARTS))
     return min(PEER_ROWS, PARTS * each)
 
@@ -172,9 +172,9 @@ _WRITERS: dict[str, Callable[[Path, int, int], None]] = {
 
 
 def peak_memory() -> int:
-    """The most that this process has held since it began, in bytes; of Linux.
+    """The most bytes that this process has held since it began, on Linux.
 
-    `getrusage` counts what the process held that forked it.
+    `getrusage` counts the memory of the process that forked it.
     """
     told = Path("/proc/self/status").read_text()
     return int(told.partition("VmHWM:")[2].split()[0]) * 1024
@@ -189,7 +189,7 @@ def figures(
     resumed: Callable[[], Figures | None] | None = None,
     **known: float,
 ) -> Way:
-    """What a contestant is measured at, each time anew; `known` is measured already."""
+    """The measurements of a contestant, each taken again; `known` ones are measured already."""
     passes = {"order": order, "shuffled": shuffled, "local": local}
 
     def measure() -> Figures:
@@ -210,7 +210,7 @@ def figures(
 
 
 def row_seconds(rows: Iterable[Any], most: int) -> float:
-    """CPU seconds a row, the first one left out, which opens what is read."""
+    """CPU seconds per row, without the first row, which opens the files."""
     stream = iter(rows)
     next(stream)
     begun, count = process_time(), 0
@@ -223,7 +223,7 @@ def row_seconds(rows: Iterable[Any], most: int) -> float:
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """The seconds that a call takes, and what it gives."""
+    """The seconds that a call takes, and its result."""
     begun = perf_counter()
     found = call()
     return perf_counter() - begun, found

@@ -1,4 +1,4 @@
-"""How things are measured: two sides in turn, or libraries, each in a process of its own."""
+"""Measure two sides in turn, or libraries, each in its own process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Action = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a figure measured several times, and what it may be."""
+    """A line of the table: a figure measured several times, and its limit."""
 
     name: str
     compared: str
@@ -55,10 +55,10 @@ class Row:
     unit: str = ""  # of the values; a ratio has none
     bound: float | None = None
     sides: str = ""  # the two sides of a ratio, in a unit of their own
-    contestant: str = ""  # whose figure it is, where several libraries compete
+    contestant: str = ""  # whose figure it is if several libraries compete
     to_hand: float | None = None  # ratio to the same written by hand
     to_peer: float | None = None  # ratio to the best of the other libraries
-    remark: str = ""  # what there is to say instead of, or beside, a figure
+    remark: str = ""  # text in place of a figure, or next to it
 
     @property
     def median(self) -> float:
@@ -77,7 +77,7 @@ Case = Callable[[int], Iterator[Row]]
 
 
 def seconds(action: Action) -> float:
-    """What one call takes. The garbage collector stays on, for both sides alike."""
+    """The seconds of one call. The garbage collector stays on for both sides."""
     begun = perf_counter()
     action()
     return perf_counter() - begun
@@ -105,13 +105,13 @@ def compared(
 
 
 def spent(items: Any) -> None:
-    """Go through items as a training loop does: a `for` with an empty body."""
+    """Iterate as a training loop does: a `for` with an empty body."""
     for _ in items:
         pass
 
 
 def fresh(imports: str, first: str) -> Action:
-    """A new interpreter, which imports a library beside NumPy and makes a first item by it."""
+    """A new interpreter, which imports NumPy and a library and computes a first item with it."""
     command = [sys.executable, "-c", f"import numpy\n{imports}\n{first}\n"]
 
     def go() -> None:
@@ -136,11 +136,10 @@ def by_workers(make: Callable[[], Iterable[Any]], n: int) -> Callable[[], dict[s
 
 @dataclass(frozen=True)
 class Contest:
-    """A workload: `what` is done to n items, and the figures that are kept of it.
+    """A workload: `what` is done to n items, and the figures to keep.
 
-    `figures` says, for each key of what a contestant measures, the row's words,
-    the unit and the factor from the measured value to that unit. Of `seconds`
-    the value is that of one item.
+    `figures` has, by the key of a contestant's measurement, the row's words, the unit, and the
+    factor from the measured value to that unit. The value of `seconds` is per item.
     """
 
     row: str
@@ -149,7 +148,7 @@ class Contest:
     figures: dict[str, tuple[str, str, float]] = field(
         default_factory=lambda: {"seconds": ("", "ns", 1e9)}
     )
-    key: str = ""  # what its functions are named, where not as the row
+    key: str = ""  # the names of its functions, if they differ from the row's
     for_all: tuple[str, ...] = ()  # figures at which peers count that don't resume exactly
 
 
@@ -203,7 +202,7 @@ class Contestant:
             self.took += said["took"]
 
     def answer(self) -> dict[str, Any]:
-        """The next line that it gives; none if it is out of the race, and `lost` says why."""
+        """Its next line; None if it is out of the race, and `lost` says why."""
         output = self.process.stdout
         assert output
         if not select.select([output], [], [], self.terms.limit)[0]:
@@ -228,7 +227,7 @@ class Contestant:
 
 
 def has_way(name: str, row: str) -> bool:
-    """Whether a contestant's module has a function for a row, told without importing it."""
+    """Return whether a contestant's module has a function for a row, without importing it."""
     found = find_spec(MODULES[name])
     assert found
     assert found.origin
@@ -263,7 +262,7 @@ def hold(contest: Contest, names: Sequence[str], terms: Terms) -> Iterator[Row]:
             yield replace(said, contestant=contestant.name, remark=contestant.lost)
     if absent:
         yield replace(said, remark=f"has no way to: {', '.join(absent)}")
-    if interrupted:  # what is measured is told first
+    if interrupted:  # raised after the figures that are known
         raise interrupted
 
 

@@ -1,4 +1,4 @@
-"""What an item costs, stage by stage, against the plainest loop that does the same."""
+"""The cost of an item, stage by stage, against the plainest loop that does the same."""
 
 from __future__ import annotations
 

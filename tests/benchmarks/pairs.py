@@ -1,4 +1,4 @@
-"""Ours beside the same by hand, in turn in one process; and the first item from processes."""
+"""Compare lazyckpt with code by hand, in turn in one process; and the first item of processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKED = 50_000
 
 
 def pair(name: str, what: str, n: int, bound: float) -> Case:
-    """What both sides have for a row."""
+    """The setup of both sides of a row."""
 
     def measured(rounds: int) -> Iterator[Row]:
         ours, theirs = (getattr(side, name.lower())(n) for side in (of_lazyckpt, by_hand))

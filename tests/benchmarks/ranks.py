@@ -1,8 +1,8 @@
-"""Ranks of a job, as processes that gloo joins: `python ranks.py`, a job as JSON a line of input.
+"""Ranks of a job, as processes joined by gloo: `python ranks.py`, with a job as JSON per line.
 
-It answers each job with a line of JSON: how often the tokenizer was called, the processor's
-seconds of all processes of all ranks, the seconds it took, and the bytes that went over the
-network. These are those of the network of this process, which should have one of its own.
+It answers each job with a line of JSON: how many times the tokenizer was called, the CPU seconds
+of all processes of all ranks, the seconds of wall time, and the bytes that went over the network.
+The bytes are those of this process's network, which should not be shared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PRELOADED = {  # once, before ranks are forked
 
 
 class Tokenizer:
-    """Some 20 to 250 tokens for a number, in so many microseconds of Python."""
+    """Some 20 to 250 tokens for a number, in a number of microseconds of Python."""
 
     def __init__(self, calls: str, microseconds: int) -> None:
         self.calls, self.turns = calls, TURNS * microseconds
@@ -70,7 +70,7 @@ def rank_of(contestant: str, rank: int, size: int, n: int, tokenize: Tokenizer) 
 
 
 def job(contestant: str, size: int, n: int, microseconds: int) -> dict[str, float]:
-    """What all ranks together take for a number of documents."""
+    """The figures of all ranks together for a number of documents."""
     for module in PRELOADED.get(contestant, []):
         import_module(module)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

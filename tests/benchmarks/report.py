@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -36,6 +36,7 @@ HEAD = ["name", "compared", "by", "median", "min", "max", "unit", "/hand", "/pee
 PAGES = Path(__file__).parents[2] / "notebooks/explanation"
 PAGE, BESIDE, README = PAGES / "performance.md", PAGES / "peers.md", PAGES.parents[1] / "README.md"
 NO_WAY = "-"
+RATIOS = ["ratio to by hand", "ratio to best other"]
 LIBRARIES = (
     OURS,
     "infinibatch",
@@ -47,24 +48,36 @@ LIBRARIES = (
     "webdataset",
     "toolz",
 )
-COMPARED = (
-    "W1 ints through map, filter, batch of 32",
-    "W2 rows of arrays, shuffled, in batches of 256",
-    "W4 lines, buffered shuffle: bytes of a state",
-    "W4 lines, buffered shuffle: resume at 50 %",
-    "W4 lines, shuffled in blocks: resume at 50 %",
-    "W4 items, full shuffle: bytes of a state",
-    "W4 items, full shuffle: resume at 50 %",
-    "W5a arrays of 1 MB from another process",
-    "W6 1 ms of Python an item, 2 processes",
-    "W7 a new process: imports, the first item",
-    "W9 mixture of 1,000 sources",
-    "W9 mixture of 1,000 sources: a state",
-    "W10 documents packed whole, first fit",
-    "W11 JSON lines: shuffled globally",
-    "W11 Parquet: resume at 50 %",
-    "W11 tar: in order",
-)
+COMPARED = {  # by the headings of the comparison
+    "Stop and resume": (
+        "W4 lines, buffered shuffle: bytes of a state",
+        "W4 lines, buffered shuffle: resume at 50 %",
+        "W4 lines, shuffled in blocks: resume at 50 %",
+        "W4 items, full shuffle: bytes of a state",
+        "W4 items, full shuffle: resume at 50 %",
+        "W9 mixture of 1,000 sources: a state",
+        "W11 Parquet: resume at 50 %",
+    ),
+    "Cost per item": (
+        "W1 ints through map, filter, batch of 32",
+        "W2 rows of arrays, shuffled, in batches of 256",
+        "W9 mixture of 1,000 sources",
+        "W10 documents packed whole, first fit",
+    ),
+    "Workers, and the start of a process": (
+        "W5a arrays of 1 MB from another process",
+        "W6 1 ms of Python an item, 2 processes",
+        "W7 a new process: imports, the first item",
+    ),
+    "Files": (
+        "W11 JSON lines: shuffled globally",
+        "W11 tar: in order",
+    ),
+}
+INEXACT = {  # in cells, and below the table
+    "not exact the second time": ("‡", "Exact after one resume, but not after a second one"),
+    "not exact": ("†", "The items after a resume are not those of an uninterrupted run"),
+}
 IN_README = ("infinibatch", "grain", "torchdata", "datasets")
 ROWS_OF_README = (
     "W2 rows of arrays, shuffled, in batches of 256",
@@ -76,44 +89,45 @@ ROWS_OF_README = (
     "W9 mixture of 1,000 sources: a state",
     "W11 Parquet: resume at 50 %",
 )
-AHEAD = (  # who is ahead, in which row, and why
+AHEAD = (  # the library that is ahead, in which row, and why
     (
         "infinibatch",
         "W4 lines, buffered shuffle: resume at 50 %",
-        "**Infinibatch** resumes sooner after a buffered shuffle, in {theirs} against {ours}. It "
+        "**Infinibatch** resumes faster after a buffered shuffle, in {theirs} against {ours}. It "
         "writes the buffer into the checkpoint; lazyckpt reads the buffer again.",
     ),
     (
         "infinibatch",
         "W7 a new process: imports, the first item",
-        "**Infinibatch** starts a new process sooner, in {theirs} against {ours}: it imports less.",
+        "**Infinibatch** starts a new process faster, in {theirs} against {ours}: it imports less.",
     ),
     (
         "seqtools",
         "W4 items, full shuffle: bytes of a state",
-        "**SeqTools** needs only an index if all has random access: {theirs} against {ours}.",
+        "**SeqTools** needs only an index if everything has {{term}}`random access`: {theirs} "
+        "against {ours}.",
     ),
     (
         "grain",
         "W4 items, full shuffle: bytes of a state",
-        "**grain** has a smaller state of a full shuffle, {theirs} against {ours}: one number.",
+        "**grain** has a smaller state for a full shuffle, {theirs} against {ours}: one number.",
     ),
     (
         "grain",
         "W9 mixture of 1,000 sources: a state",
-        "**grain** has a smaller state of a mixture of 1,000 sources, {theirs} against {ours}: it "
+        "**grain** has a smaller state for a mixture of 1,000 sources, {theirs} against {ours}: it "
         "computes the position of each source from the number of the item.",
     ),
     (
         "grain",
         "W11 Parquet: resume at 50 %",
-        "**grain** resumes a Parquet file sooner, in {theirs} against {ours}.",
+        "**grain** resumes a Parquet file faster, in {theirs} against {ours}.",
     ),
     (
         "toolz",
         "W1 ints through map, filter, batch of 32",
         "**toolz** takes {theirs} per item against {ours} for plain Python functions on small "
-        "items, where there is no state to keep.",
+        "items; it keeps no state.",
     ),
     (
         "toolz",
@@ -206,10 +220,13 @@ def with_figures(text: str, path: Path) -> str:
 
 
 def with_peers(text: str, path: Path) -> str:
-    """The page with some of them, those of other libraries."""
+    """The page with some figures of other libraries, in a table per kind of workload."""
     rows = rows_of(json.loads(path.read_text("utf-8")))
     some = [row for row in contests(rows) if row.contestant in LIBRARIES]
-    text = between("peers", text, beside(some, LIBRARIES, COMPARED))
+    parts = [
+        f"### {heading}\n\n{beside(some, LIBRARIES, names)}" for heading, names in COMPARED.items()
+    ]
+    text = between("peers", text, "\n".join(parts))
     return between("ahead", text, "\n".join([*ahead(some), ""]))
 
 
@@ -218,16 +235,15 @@ def in_readme(text: str, path: Path) -> str:
     rows = rows_of(json.loads(path.read_text("utf-8")))
     some = [row for row in contests(rows) if row.contestant in LIBRARIES]
     found = beside(some, (OURS, *IN_README), ROWS_OF_README)
-    return between("peers", text, re.sub(r"^\| W\w+ ", "| ", found, flags=re.MULTILINE))
+    return between("peers", text, found)
 
 
 def beside(rows: Sequence[Row], libraries: Sequence[str], compared: Sequence[str]) -> str:
-    """A table of some libraries and some rows."""
-    head, *body = of_contests(rows, LIBRARIES)
-    columns = [0, 1, *[n for n, name in enumerate(head) if name in libraries]]
-    chosen = [head, *[cells for cells in body if cells[0] in compared]]
-    first, *rest = [[cells[n] for n in columns] for cells in chosen]
-    return "\n".join(table(first, *rest))
+    """A table of some libraries and some rows, with the best of all libraries in bold."""
+    chosen = [row for name in compared for row in rows if f"{row.name} {row.compared}" == name]
+    head, *lines = of_contests(chosen, libraries, lambda row: row.compared)
+    some = [cells[:-2] for cells in (head, *lines)]
+    return "\n".join([*table(*some), *footnotes(some)])
 
 
 def ahead(rows: Sequence[Row]) -> Iterator[str]:
@@ -262,11 +278,11 @@ def written(found: dict[str, Any]) -> str:
     rows = rows_of(found)
     parts = [
         about(found),
-        behind(rows),
-        *table(*of_contests(contests(rows), (BY_HAND, OURS, *PEERS))),
-        *section("Beside the same by hand, in turn, where 1 is as fast:", of_ratios(rows)),
-        *section("As data and pipelines grow, n times as large:", of_growth(rows)),
-        *section("How well shuffles mix:", of_shuffles(rows)),
+        *lost(rows),
+        *workloads([row for row in rows if row.name != "shuffles"]),
+        *section("Ratio to the same code by hand", "1 is as fast as by hand.", of_ratios(rows)),
+        *of_growth(rows),
+        *section("Shuffles", "Distances are in buffers.", of_shuffles(rows)),
     ]
     return "".join(f"{part}\n" for part in parts).replace("\n\n\n", "\n\n")
 
@@ -274,52 +290,109 @@ def written(found: dict[str, Any]) -> str:
 def about(found: dict[str, Any]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
     return (
-        f"Measured on {found['date']}: {found['machine']}, a load of {found['load']:g} when it "
-        f"began; Python {found['python']}, NumPy {found['numpy']}, lazyckpt {found['lazyckpt']}, "
-        f"{packages}. Medians of up to {found['rounds']} rounds, all contestants in turn, each "
-        "library as its documentation advises, the best of its ways.\n"
+        f"Measured on {found['date']}: {found['machine']}, load average {found['load']:g} at the "
+        f"start. Medians of up to {found['rounds']} interleaved rounds. Each library is used as "
+        "its documentation recommends; if there are several ways, the fastest counts.\n\n"
+        f"Versions: Python {found['python']}, NumPy {found['numpy']}, lazyckpt "
+        f"{found['lazyckpt']}, {packages}.\n"
     )
 
 
 def behind(rows: Sequence[Row]) -> str:
-    ours = [(f"{row.name} {row.compared}", row.to_peer) for row in rows if row.to_peer]
-    lost = [f"{what} ({ratio:.2f})" for what, ratio in ours if ratio > 1]
-    said = f"Another library is ahead in {len(lost)} of {len(ours)} rows"
-    return f"{said}: {'; '.join(lost)}.\n" if lost else f"{said}.\n"
+    each = [f"{what} ({ratio})" for what, _, ratio in faster(rows)]
+    return f"{count(rows)}: {'; '.join(each)}.\n" if each else f"{count(rows)}.\n"
 
 
-def section(words: str, lines: Iterable[Sequence[str]]) -> list[str]:
+def lost(rows: Sequence[Row]) -> Iterator[str]:
+    """The sentence, and a table of the rows in which another library is ahead."""
+    each = [*faster(rows)]
+    yield f"{count(rows)}{':' if each else '.'}\n"
+    if each:
+        yield from table(["workload", "ahead", "ratio"], *each)
+
+
+def count(rows: Sequence[Row]) -> str:
+    compared = [row for row in rows if row.to_peer]
+    return f"Another library is ahead in {len([*faster(rows)])} of {len(compared)} rows"
+
+
+def faster(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """Each row in which another library is ahead: the row, the library, the ratio."""
+    for row in rows:
+        if row.to_peer and row.to_peer > 1:
+            library = row.remark.partition("behind ")[2].partition(",")[0]
+            yield [f"{row.name} {row.compared}", library, f"{row.to_peer:,.2f}"]
+
+
+def section(heading: str, words: str, lines: Iterable[Sequence[str]]) -> list[str]:
     head, *body = lines
-    return [f"{words}\n", *table(head, *body)] if body else []
+    return [f"### {heading}\n", f"{words}\n", *table(head, *body)] if body else []
 
 
 def table(head: Sequence[str], *body: Sequence[str]) -> Iterator[str]:
+    """A table without empty columns. Its units are written as pages write them."""
+    if not body:
+        return
+    filled = [
+        any(cell not in ("", NO_WAY) for cell in column) for column in zip(*body, strict=True)
+    ]
     for cells in (head, ["---"] * len(head), *body):
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        kept = [cell for cell, is_filled in zip(cells, filled, strict=True) if is_filled]
+        yield per(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in kept)} |")
     yield ""
 
 
-def of_contests(rows: Sequence[Row], libraries: Sequence[str]) -> Iterator[list[str]]:
-    """A column for each library, the least of each row in bold."""
-    names = [name for name in libraries if any(row.contestant == name for row in rows)]
-    yield ["workload", "unit", *names, "to by hand", "to the best other"]
-    for _, group in groupby(rows, key=lambda row: (row.name, row.compared.partition(":")[0])):
-        yield from of_contest(list(group), names)
+def per(words: str) -> str:
+    return re.sub(r"\ban? (item|row|MB)\b", r"per \1", words)
 
 
-def of_contest(rows: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
-    outs = {row.contestant: row.remark.partition(":")[0] for row in rows if not row.values}
+def workloads(rows: Sequence[Row]) -> Iterator[str]:
+    """A table for each workload, and the libraries that have no figure."""
+    libraries = (BY_HAND, OURS, *PEERS)
+    some = [row for row in rows if row.contestant or row.remark.startswith("has no way")]
+    for (name, what), group in groupby(some, key=lambda row: (row.name, kind(row)[0])):
+        found = [*group]
+        head, *lines = of_contests(found, libraries, lambda row: kind(row)[1])
+        yield f"### {name}: {per(what)}\n"
+        yield from table(head, *lines)
+        yield from footnotes(lines)
+        yield from absent([row for row in found if not row.values])
+
+
+def kind(row: Row) -> tuple[str, str]:
+    """The workload of a row, and what was measured of it."""
+    what, _, figure = row.compared.partition(": ")
+    return what, figure or "an item"
+
+
+def absent(rows: Iterable[Row]) -> Iterator[str]:
+    said = [f"{row.contestant}: {row.remark.partition(':')[0]}." for row in rows if row.contestant]
+    none = [row.remark.partition(": ")[2] for row in rows if not row.contestant]
+    yield " ".join([*said, *(f"No way to do it: {names}." for names in none)]) + "\n"
+
+
+def footnotes(lines: Iterable[Sequence[str]]) -> Iterator[str]:
+    """What the marks in the cells of a table mean."""
+    cells = "".join(cell for line in lines for cell in line)
+    notes = [f"{mark} {meaning}." for mark, meaning in INEXACT.values() if f" {mark}" in cells]
+    if notes:
+        yield f"{' '.join(notes)}\n"
+
+
+def of_contests(
+    rows: Sequence[Row], libraries: Sequence[str], words: Callable[[Row], str]
+) -> Iterator[list[str]]:
+    """A column for each library that has a figure, the least of each line in bold."""
     measured = [row for row in rows if row.values]
-    for what, group in groupby(measured, key=lambda row: row.compared):
+    names = [name for name in libraries if any(row.contestant == name for row in measured)]
+    yield ["measured", "unit", *names, "ratio to by hand", "ratio to best other"]
+    for _, group in groupby(measured, key=lambda row: (row.name, row.compared)):
         found = {row.contestant: row for row in group}
         fair = [row.median for row in found.values() if row.contestant != BY_HAND and exact(row)]
         best = min(fair, default=0.0)
-        cells = [
-            cell(found[name], best) if name in found else outs.get(name, NO_WAY) for name in names
-        ]
         first = next(iter(found.values()))
-        ours = found.get(OURS, first)
-        yield [f"{first.name} {what}", first.unit, *cells, *ratios(ours)]
+        cells = [cell(found[name], best) if name in found else NO_WAY for name in names]
+        yield [words(first), first.unit, *cells, *ratios(found.get(OURS, first))]
 
 
 def exact(row: Row) -> bool:
@@ -327,8 +400,8 @@ def exact(row: Row) -> bool:
 
 
 def cell(row: Row, best: float) -> str:
-    _, wrong, more = row.remark.partition("not exact")
-    text = number(row.median) + (f", {wrong}{more}" if wrong else "")
+    marks = [mark for words, (mark, _) in INEXACT.items() if row.remark.endswith(words)]
+    text = " ".join([number(row.median), *marks])
     return f"**{text}**" if row.median == best > 0 and row.contestant != BY_HAND else text
 
 
@@ -343,7 +416,7 @@ def number(value: float) -> str:
 
 
 def of_ratios(rows: Sequence[Row]) -> Iterator[list[str]]:
-    yield ["compared", "median", "least", "most", "bound", ""]
+    yield ["compared", "median", "min", "max", "bound", ""]
     for row in rows:
         if row.values and not row.contestant and row.name != "W8":
             values = [number(value) for value in (row.median, min(row.values), max(row.values))]
@@ -355,28 +428,46 @@ def of_ratios(rows: Sequence[Row]) -> Iterator[list[str]]:
             yield [row.name, row.remark, "", "", "", ""]
 
 
-def of_growth(rows: Sequence[Row]) -> Iterator[list[str]]:
-    yield ["of what", "slope", "", "each size"]
-    for row in rows:
-        if row.name == "W8" and row.values:
-            said, _, each = row.remark.partition("; ")
-            yield [row.compared.removesuffix(": slope"), f"{row.median:.2f}", said, each]
+def of_growth(rows: Sequence[Row]) -> Iterator[str]:
+    """A table for each thing that grows, with a column for each size."""
+    grown = [row for row in rows if row.name == "W8" and row.values]
+    if grown:
+        yield "### W8: scaling\n"
+        yield "The slope of log(figure) over log(n): 0 doesn't depend on n, 1 grows linearly.\n"
+    for what, group in groupby(grown, key=lambda row: row.compared.rpartition(", ")[0]):
+        found = [*group]
+        head = [what, "unit", *(f"n = {size}" for size, _ in sizes(found[0])), "slope", ""]
+        yield from table(head, *map(line_of_growth, found))
+
+
+def line_of_growth(row: Row) -> list[str]:
+    figure = row.compared.removesuffix(": slope").rpartition(", ")[2]
+    said, _, each = row.remark.partition("; ")
+    unit = each.partition(" of ")[0]
+    return [figure, unit, *(cell for _, cell in sizes(row)), f"{row.median:.2f}", said]
+
+
+def sizes(row: Row) -> Iterator[tuple[str, str]]:
+    """Each size, and what was measured there."""
+    for pair in row.remark.partition(" of ")[2].split(", "):
+        size, _, value = pair.partition(": ")
+        yield size, number(float(value.replace(",", "")))
 
 
 def of_shuffles(rows: Sequence[Row]) -> Iterator[list[str]]:
     yield [
         "order",
         "half of all items move further than",
-        "an item comes earlier by at most",
-        "and later by at most",
-        "neighbours correlate by",
-        "chi-square of pairs, a degree of freedom",
-        "mean within a buffer varies by",
+        "largest move to the front",
+        "largest move to the back",
+        "correlation of neighbours",
+        "chi-square of pairs per degree of freedom",
+        "range of the mean within a buffer",
     ]
     shuffles = [row for row in rows if row.name == "shuffles"]
     for name, group in groupby(shuffles, key=lambda row: row.contestant):
         moved, *others = group
         half = sorted(map(abs, moved.values))[len(moved.values) // 2]
-        lengths = [f"{x:.2f} buffers" for x in (half, -min(moved.values), max(moved.values))]
+        lengths = [f"{x:.2f}" for x in (half, -min(moved.values), max(moved.values))]
         figures = [f"{row.median:.2f}".replace("-0.00", "0.00") for row in others]
         yield [name, *lengths, *figures]

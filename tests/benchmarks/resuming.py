@@ -1,4 +1,4 @@
-"""What a state costs: its bytes, the time to take it, the time to go on from it."""
+"""The cost of a state: its bytes, the time to take it, the time to resume from it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from harness import spent
 AFTER = 20  # batches that must be the same
 TIMES = 5  # that a state is taken
 
-Started: TypeAlias = tuple[Any, Iterator[Any]]  # what a state is taken of, and its batches
+Started: TypeAlias = tuple[Any, Iterator[Any]]  # the object that has a state, and its batches
 
 
 def dumped(state: Any) -> bytes:
-    """As JSON, where that gives it back as it was."""
+    """As JSON, if that restores the value unchanged."""
     try:
         text = json.dumps(state)
     except TypeError:
@@ -36,10 +36,10 @@ def loaded(text: bytes) -> Any:
 def resumes(
     batches: int, start: Callable[[bytes | None], Started], save: Callable[[Any], bytes]
 ) -> Way:
-    """Figures of states at 10, 50 and 90 % of the batches; these are made once.
+    """Figures of states at 10, 50 and 90 % of the batches, which are built once.
 
-    `start` begins, or goes on from what `save` made. It must do so a second
-    time too: from a state of a run that was itself resumed.
+    `start` begins, or resumes from the result of `save`. It must do so a second time too: from a
+    state of a run that was itself resumed.
     """
     places = {share: max(1, batches * share // 100) for share in (10, 50, 90)}
     found: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def resumes(
     def twice(text: bytes, after: list[str]) -> bool:
         run, stream = start(text)
         given_by(stream, AFTER)
-        with suppress(Exception):  # one that can't go on at all is not exact either
+        with suppress(Exception):  # a library that can't resume at all isn't exact either
             return given_by(start(save(run))[1], AFTER) == after[AFTER:]
         return False
 
@@ -88,7 +88,7 @@ def resumes(
 def resumed(
     batches: int, make: Callable[[], Any], take: str = "state_dict", load: str = "load_state_dict"
 ) -> Way:
-    """The same of what `make` makes anew, whose states its own methods take and load."""
+    """The same for an object that `make` builds again, with its own methods for states."""
 
     def start(text: bytes | None) -> Started:
         run = make()
@@ -104,7 +104,7 @@ def given_by(stream: Iterator[Any], count: int) -> list[str]:
 
 
 def mixed(n: int, make: Callable[[], Any], save: Callable[[Any], bytes]) -> Way:
-    """Seconds of n items, with what is made for them; and the bytes of a state behind them."""
+    """Seconds of n items, including the setup; and the bytes of a state after them."""
 
     def go() -> Figures:
         begun, run = perf_counter(), make()

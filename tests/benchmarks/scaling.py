@@ -1,8 +1,7 @@
-"""W8: what an item costs and what a state weighs, as data and pipelines grow.
+"""W8: the cost of an item and the size of a state, as data and pipelines grow.
 
-A slope is that of the logarithms: 0 where a cost is flat, 1 where it grows as
-the size does. Times are the processor's, and the least of several: what
-disturbs them only adds.
+A slope is a slope of logarithms: 0 for a constant cost, 1 for a cost that grows like the size.
+Times are CPU times, the lowest of several: disturbances only add.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def many(size: int) -> list[lz.Pipeline[int]]:
     return [numbers(10**6 + i) for i in range(size)]
 
 
-FLAT, LINEAR = 0.15, 1.1  # slopes at most, with what a measurement adds
+FLAT, LINEAR = 0.15, 1.1  # limits of slopes, with the error of measurements
 POWERS = [10**k for k in range(3, 10)]
 MANY = [1, 10, 100, 2_000]
 

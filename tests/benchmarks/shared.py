@@ -1,7 +1,7 @@
-"""What ranks take together that share the work before `shard`, or don't.
+"""The cost of ranks together that share the work before `shard`, or don't.
 
-All figures are those of one more document: from those of a few, which cost as much to
-start, to those of many. Ratios are to one of our ranks alone. The contestants:
+All figures are per additional document: the difference between many documents and a few, which
+cost as much to start. Ratios are to one of lazyckpt's ranks alone. The contestants:
 
     lazyckpt    `lz.torch.shared(lz.processes(2))`
     alone       the same pipeline on each rank by itself, `lz.processes(2)`
@@ -9,8 +9,8 @@ start, to those of many. Ratios are to one of our ranks alone. The contestants:
     accelerate  `dispatch_batches=True`: rank 0 reads for all, 2 workers
     grain       `MapDataset[rank::size]`, in each rank's own process
 
-Those of datasets, accelerate and grain pack what each reads, so that the rows depend on the
-number of ranks and workers; ours are those of one stream.
+With datasets, accelerate and grain, each process packs the documents that it reads, so that rows
+depend on the number of ranks and workers. lazyckpt's rows are those of one stream.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def bounded(what: str, one: Figures, found: list[Figures], own: float) -> Row:
 
 
 def one_alone(starter: subprocess.Popen[str], microseconds: int, few: int, many: int) -> Figures:
-    """What one of our ranks takes: the median of several, as all ratios are to it."""
+    """The figures of one of our ranks: the median of several, as all ratios refer to it."""
     found = [slope(starter, "alone", 1, microseconds, few, many) for _ in range(_BASES)]
     return {key: median(each[key] for each in found) for key in FIGURES}
 
@@ -109,7 +109,7 @@ def slope(
     starter: subprocess.Popen[str], contestant: str, size: int, microseconds: int, few: int,
     many: int,
 ) -> Figures:  # fmt: skip
-    """What one more document takes, on all ranks in sum, and of bytes on each."""
+    """The cost of one more document: on all ranks in sum, and bytes on each."""
     less, more = (ask(starter, [contestant, size, n, microseconds]) for n in (few, many))
     return {key: max(0.0, more[key] - less[key]) / (many - few) for key in FIGURES}
 
@@ -135,7 +135,7 @@ def joined_part() -> float:
 
 
 def has_own_network() -> bool:
-    """Whether a network can be had that no other process uses, so that bytes can be counted."""
+    """Return whether a network without other processes is available, to count bytes in it."""
     with suppress(OSError):
         command = [*OWN_NETWORK, "ip link set lo up"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0

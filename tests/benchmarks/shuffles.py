@@ -1,9 +1,8 @@
-"""How well shuffles mix: how far items move, and what neighbours tell of each other.
+"""How well shuffles mix: how far items move, and how much neighbours are correlated.
 
-Each order is of `BUFFERS` times `SIZE` items; of streams, the edges are left
-out. What neighbours tell is measured in what is left of an item's number when
-the mean of the `SIZE` items around it is taken away, so that orders that mix
-within a buffer can be compared with one that mixes all.
+Each order has `BUFFERS` times `SIZE` items; for streams, the edges are left out. Correlations are
+computed after subtracting the mean of the `SIZE` items around an item, so that orders that mix
+within a buffer can be compared with an order that mixes everything.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def inner(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def displacements(order: Order) -> NDArray[np.float64]:
-    """How much later an item comes than it did, in buffers."""
+    """How much later an item comes than in the input, in buffers."""
     return inner(np.arange(len(order)) - order) / SIZE
 
 
@@ -102,7 +101,7 @@ def chi_square(rest: NDArray[np.float64]) -> float:
 
 
 def boundaries(rest: NDArray[np.float64]) -> float:
-    """How much the mean depends on the place in a buffer, in its standard deviations."""
+    """How much the mean depends on the position in a buffer, in its standard deviations."""
     phases = rest[: len(rest) // SIZE * SIZE].reshape(-1, PHASES, SIZE // PHASES)
     return float(np.ptp(phases.mean((0, 2))) / rest.std())
 

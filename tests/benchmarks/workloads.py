@@ -12,8 +12,8 @@ STATES = {
     "10%": ("resume at 10 %", "ms", 1e3),
     "50%": ("resume at 50 %", "ms", 1e3),
     "90%": ("resume at 90 %", "ms", 1e3),
-    "inexact": ("resumes not exact", "of3", 1.0),
-    "inexact again": ("resumes of a resumed run not exact", "of3", 1.0),
+    "inexact": ("resumes not exact", "of 3", 1.0),
+    "inexact again": ("resumes of a resumed run not exact", "of 3", 1.0),
 }
 FIRST = {"first": ("the first", "ms", 1e3)}
 FORMATS = {

@@ -1,4 +1,4 @@
-"""The command line: what it prints, and its exit status."""
+"""The command line: its output and its exit status."""
 
 from __future__ import annotations
 
@@ -174,13 +174,13 @@ def test_profile_names_stages_and_writes_a_trace(folder: Path) -> None:
         ("inspect missing.json", "missing.json"),
         ("inspect bad.json", "not a state"),
         ("explain training_of_cli", "expected module:pipeline"),
-        ("explain training_of_cli:number", "expected a pipeline or a function of one"),
+        ("explain training_of_cli:number", "expected a pipeline or a function that returns one"),
         ("explain training_of_cli:nothing", "has no 'nothing'"),
         ("explain training_of_cli:failing", "ValueError: no login at s3://***@bucket; in two"),
         ("explain training_of_cli:ending", "SystemExit: enough"),
         ("explain nowhere_of_cli:pipeline", "no module"),
         ("explain broken_cli:pipeline", "SyntaxError"),
-        ("seen training_of_cli:made other.json", "the state belongs to another pipeline"),
+        ("seen training_of_cli:made other.json", "the state belongs to a different pipeline"),
     ],
 )
 def test_what_won_t_do_is_told_in_one_line(folder: Path, arguments: str, text: str) -> None:

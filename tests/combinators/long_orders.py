@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt import testing
 
-LAWS = ["meaning", "lanes", "resume", "exhaustion", "codec"]
+LAWS = ["meaning", "modes", "resume", "exhaustion", "codec"]
 LENGTHS = st.sampled_from([0, 1, 255, 256, 257, 511, 513, 700, 1024, 1500])
 
 

@@ -106,7 +106,7 @@ PLAIN: dict[str, Made] = {
     "zip": lambda p: lz.zip(p, p),
 }
 
-# With what stands in the docstring where that makes a difference.
+# With the values of the docstring if they make a difference.
 OTHERWISE: list[tuple[str, Made, str]] = [
     ("batch", lambda p: p | lz.batch(2, drop_last=True, collate=lz.stack), "drop_last"),
     (

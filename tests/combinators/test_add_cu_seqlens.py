@@ -1,4 +1,4 @@
-"""Where segments begin: what attention over rows end to end sees."""
+"""Segment boundaries, as attention over rows end to end uses them."""
 
 from __future__ import annotations
 

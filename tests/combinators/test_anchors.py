@@ -1,4 +1,4 @@
-"""Where an expansion is anchored: just before its item, whatever was dropped before that."""
+"""An expansion is anchored just before its item, whatever was dropped before that."""
 
 from __future__ import annotations
 

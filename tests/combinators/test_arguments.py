@@ -1,4 +1,4 @@
-"""Every argument of every combinator: what is taken, what is refused, and in which words."""
+"""Every argument of every combinator: which values are accepted and refused, and the messages."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("ours", FOREIGN)
 def test_names_from_elsewhere_are_translated(ours: str) -> None:
-    assert ours.strip() in refusal(FOREIGN[ours]).partition("is here called")[2]
+    assert ours.strip() in refusal(FOREIGN[ours]).partition("is called")[2]
 
 
 def test_order_changing_arguments_are_keyword_only() -> None:
@@ -343,10 +343,10 @@ def test_bad_joins(join: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("data", "remedy"),
     [
-        (iter([1]), "an object whose __iter__ opens it anew"),
-        ((x for x in [1]), "an object whose __iter__ opens it anew"),
-        (map(len, ["a"]), "pass what it came from"),
-        (zip([1], [2], strict=True), "pass what it came from"),
+        (iter([1]), "or one whose __iter__ opens it again"),
+        ((x for x in [1]), "or one whose __iter__ opens it again"),
+        (map(len, ["a"]), "pass the object it came from"),
+        (zip([1], [2], strict=True), "pass the object it came from"),
         ({"a": [1]}, "columns(**data)"),
         ({1, 2}, "sorted(data)"),
         (frozenset([1]), "sorted(data)"),
@@ -396,7 +396,7 @@ def test_what_may_follow_a_bar(left: Any) -> None:
     for bad in (3, None, "map", [lz.map(len)], math.nan):
         message = refusal(lambda bad=bad: left | bad)
         assert repr(bad)[:30] in message
-        assert "no stage" in message
+        assert "not a stage" in message
 
 
 def test_a_combinator_that_was_not_called() -> None:
@@ -406,7 +406,7 @@ def test_a_combinator_that_was_not_called() -> None:
 
 
 def test_prefetch_is_no_stage() -> None:
-    with pytest.raises(AttributeError, match="who makes items ahead is an argument of the run"):
+    with pytest.raises(AttributeError, match="pass an executor to the run instead"):
         lz.prefetch  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'shufle'"):
         lz.shufle  # noqa: B018

@@ -1,4 +1,4 @@
-"""Batches of like length: what is refused, what is kept together, what a resume reads again."""
+"""Batches of similar length: refused arguments, groups that stay together, the cost of a resume."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_size_function_may_give_a_numpy_int_and_is_asked_for_the_longest() -> 
 
 @pytest.mark.parametrize("odd", [None, "a", np.zeros(2)])
 def test_keys_that_do_not_compare_are_named(odd: Any) -> None:
-    with pytest.raises(TypeError, match=r"bucket_batch: keys .* don't compare"):
+    with pytest.raises(TypeError, match=r"bucket_batch: keys .* can't be compared"):
         list([1, odd, 2] | bucketed())
 
 

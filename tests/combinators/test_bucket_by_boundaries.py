@@ -1,4 +1,4 @@
-"""Batches of one bucket each: which bucket, how long an item waits, what a resume reads again."""
+"""Batches of one bucket each: which bucket, how long an item waits, the cost of a resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_length_at_a_boundary_is_in_the_upper_bucket() -> None:
 
 @pytest.mark.parametrize("length", [None, "a", float("nan"), np.zeros(2)])
 def test_a_length_must_be_a_number(length: Any) -> None:
-    with pytest.raises(TypeError, match="key must give a number, got"):
+    with pytest.raises(TypeError, match="key must return a number, got"):
         list([1] | lz.bucket_by_boundaries([3], 2, key=lambda x: length))
 
 
@@ -57,7 +57,7 @@ def test_a_rare_bucket_is_read_again_from_its_oldest_item() -> None:
 
 def test_marks_are_kept_across_blocks() -> None:
     data = [(i * 7) % 25 for i in range(1200)]
-    for name in ("meaning", "lanes", "resume", "codec"):
+    for name in ("meaning", "modes", "resume", "codec"):
         testing.LAWS[name](lz.source(Stream(data)) | by_boundaries(size=[5, 64, 11]), 200)
 
 

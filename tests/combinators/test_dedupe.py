@@ -29,7 +29,7 @@ def test_memory_is_one_window() -> None:
 
 @pytest.mark.parametrize("key", [[1], {}, set[int]()])
 def test_a_key_without_a_hash(key: Any) -> None:
-    with pytest.raises(TypeError, match="dedupe: key must give something with a hash"):
+    with pytest.raises(TypeError, match="dedupe: key must return a hashable value"):
         list(lz.source([1]) | lz.dedupe(lambda item: key, window=3))
 
 

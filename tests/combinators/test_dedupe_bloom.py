@@ -1,4 +1,4 @@
-"""`dedupe_bloom`: nothing comes twice, and a state sees what was before it alone."""
+"""`dedupe_bloom`: no key is yielded twice, and a state depends only on the items before it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_resume_from_any_state_sees_what_was_before_it(
 def test_runs_at_once_do_not_disturb_each_other(
     items: list[int], others: list[int], block_size: int
 ) -> None:
-    """Those of one pipeline and of another, in one folder."""
+    """The files of two different pipelines, in one folder."""
     with TemporaryDirectory() as folder:
         pipelines = [lz.source(data) | once(folder, block_size) for data in (items, items, others)]
         runs = [lz.run(pipeline) for pipeline in pipelines]
@@ -119,7 +119,7 @@ def test_a_file_that_is_missing_or_damaged_is_named(damage: str, tmp_path: Path)
     what = "is missing" if damage == "missing" else "is damaged"
     with pytest.raises(lz.InvalidState, match=rf"{file.name}, which {what}: copy it from"):
         list(lz.run(pipeline, run.state))
-    assert list(pipeline) == [*range(20)]  # from the beginning it is written anew
+    assert list(pipeline) == [*range(20)]  # from the beginning, the file is written again
     assert list(lz.run(pipeline, run.state)) == [*range(6, 20)]
 
 
@@ -178,5 +178,5 @@ def test_a_digest_stands_for_all_before_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", [1.5, None, (1, 2), [1]])
 def test_a_key_that_has_no_one_form(key: Any, tmp_path: Path) -> None:
     stage: Any = lz.dedupe_bloom(lambda item: key, tmp_path, capacity=9, false_positive_rate=0.1)
-    with pytest.raises(TypeError, match="dedupe_bloom: key must give a str, bytes or an int"):
+    with pytest.raises(TypeError, match="dedupe_bloom: key must return a str, bytes or an int"):
         list(lz.source([1]) | stage)

@@ -1,4 +1,4 @@
-"""The docstrings of combinators: Google style, and what they say is what the machines do."""
+"""The docstrings of combinators are in Google style and agree with the machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA = {"a list": NUMBERS, "an iterable": Stream(NUMBERS)}
 
 
 def machines(made: Made) -> dict[str, Machine[Any]]:
-    """What it builds over a list and over an iterable, where it can."""
+    """The machines that it builds over a list and over an iterable, if it can."""
     found = {}
     for name, data in DATA.items():
         try:
@@ -29,7 +29,7 @@ def machines(made: Made) -> dict[str, Machine[Any]]:
 
 
 def form(docstring: Docstring, function: Callable[..., Any]) -> Iterator[str]:
-    """What is not Google style, or missing."""
+    """Yield each part that isn't in Google style or is missing."""
     lines = docstring.text.splitlines()
     if not docstring.summary.endswith(".") or len(lines) < 2 or lines[1]:
         yield "the first line is no sentence of its own"
@@ -45,10 +45,10 @@ def form(docstring: Docstring, function: Callable[..., Any]) -> Iterator[str]:
 
 
 def facts(docstring: Docstring, built: dict[str, Machine[Any]]) -> Iterator[str]:
-    """What it says of state and random access that is not so."""
+    """Yield each wrong claim about state and random access."""
     says_none = docstring.sections["State"].startswith("None")
     access = sentence(docstring.sections["Random access"]).split()[0].rstrip(";,")
-    if access not in ("Yes", "Kept", "No", "Where", "With"):
+    if access not in ("Yes", "Kept", "No", "If", "With"):
         yield f"Random access: begins with {access}"
     for over, machine in built.items():
         if says_none == machine.owns:
@@ -56,7 +56,7 @@ def facts(docstring: Docstring, built: dict[str, Machine[Any]]) -> Iterator[str]
         expected = {
             "Yes": True,
             "Kept": over == "a list",
-            "Where": over == "a list",
+            "If": over == "a list",
         }.get(access, False)
         if expected != (machine.skip is not None):
             yield f"Random access: is not so over {over}"
@@ -103,7 +103,7 @@ Resume:
 Random access:
     Kept.
 
-Rank-free:
+Rank-invariant:
     Yes.
 
 >>> 1
@@ -127,7 +127,7 @@ def written(text: str) -> Callable[[int], None]:
         ("    n: An int.", "    n: An int.\n    k: An int.", "Args:"),
         ("Args:\n    n: An int.\n\n", "", "Args:"),
         ("Resume:", "Resumes:", "no section Resume"),
-        ("Rank-free:\n    Yes.\n", "", "no section Rank-free"),
+        ("Rank-invariant:\n    Yes.\n", "", "no section Rank-invariant"),
         ("State:", "Memory:", "the sections are"),
         (">>> 1", "1", "no doctest"),
     ],

@@ -1,4 +1,4 @@
-"""`enumerate` and `random_map`: what the laws can't see of them."""
+"""`enumerate` and `random_map`, beyond the laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`unbatch` undoes `batch`, and what it refuses."""
+"""`unbatch` undoes `batch`; and the arguments that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flat_scan`: states, outputs, the last ones, and what is refused."""
+"""`flat_scan`: states, outputs, the last outputs, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gather`: what it picks, reads and refuses."""
+"""`gather`: the items it picks and reads, and the arguments it refuses."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_gather_over_an_endless_source() -> None:
         ([0, -(2**63) - 1], "gather: index -9223372036854775809 is out of range"),
         (range(10**30, 10**30 + 1), "gather: index 1000000000000000000000000000000 is out"),
         (range(10**30), "gather: indices must be a range of at most 9223372036854775807 ints"),
-        ([0, 1.0], "gather: indices must be ints, and index 1 is 1.0"),
-        ([True], "gather: indices must be ints, and index 0 is True"),
+        ([0, 1.0], "gather: indices must be ints, but index 1 is 1.0"),
+        ([True], "gather: indices must be ints, but index 0 is True"),
         (np.array([0.0]), "gather: indices must be a range, list, tuple or one-dim"),
         (np.array([True]), "gather: indices must be a range, list, tuple or one-dim"),
         (np.zeros((2, 2), int), "gather: indices must be a range, list, tuple or one-dim"),

@@ -1,4 +1,4 @@
-"""Runs of equal keys, where the laws don't look."""
+"""Groups of equal keys, beyond the laws."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Odd:
 
 
 def test_keys_that_do_not_compare_are_named() -> None:
-    with pytest.raises(TypeError, match="group_by: keys odd and odd don't compare"):
+    with pytest.raises(TypeError, match="group_by: keys odd and odd can't be compared"):
         list([1, 2] | lz.group_by(lambda x: Odd()))
 
 

@@ -1,4 +1,4 @@
-"""`interleave`: where it ends, and how far out it is reached."""
+"""`interleave`: where it ends, and how deep nesting may be."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_interleave_far_out_is_reached_at_once() -> None:
 
 
 def test_many_pipelines_are_passed_over_as_they_end_one_by_one() -> None:
-    """Of as many it would take an hour to look at all for every turn."""
+    """With so many pipelines, it would take an hour to check all of them on every turn."""
     parts = [lz.source(range(n)) for n in range(2500, 0, -1)]
     for pipeline in (lz.interleave(*parts), lz.lanes(parts, num_shards=1, index=0)):
         assert [pipeline[-n] for n in (1, 2, 3, 4)] == [2499, 2498, 2498, 2497]
 
 
 def test_few_open_inputs_of_many_are_found_without_a_search() -> None:
-    """Of as many it would take an hour to look at all for every place passed over."""
+    """With so many pipelines, it would take an hour to check all of them for every item skipped."""
     places = 50_000
     pipeline = lz.source([[0]] * (places - 1) + [[1] * 20]) | lz.interleave_map(
         iter, cycle_length=places

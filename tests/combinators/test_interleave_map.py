@@ -1,4 +1,4 @@
-"""`interleave_map`: order, what is open, and what a resume opens again."""
+"""`interleave_map`: the order, the open iterables, and those that a resume opens again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`local_shuffle`: where blocks begin, how often each is decoded, how well it mixes."""
+"""`local_shuffle`: block boundaries, how often each block is decoded, how well it mixes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_stages_know_where_blocks_begin(stages: Any, expected: list[int]) -> Non
     "stages", [lz.shuffle(seed=0), lz.repeat(2), lz.gather([0]), lz.enumerate(), lz.batch(2)]
 )
 def test_where_blocks_are_not_known_a_size_is_asked_for(stages: Any) -> None:
-    with pytest.raises(lz.ArgumentError, match="doesn't say where its blocks begin; give a block_"):
+    with pytest.raises(lz.ArgumentError, match="where its blocks begin; pass block_size"):
         lz.source(Stored([3, 4], 9)) | stages | lz.local_shuffle(2, seed=0)
     sized = lz.source(Stored([3, 4], 9)) | stages | lz.local_shuffle(2, seed=0, block_size=2)
     assert len(list(sized)) == len(sized)

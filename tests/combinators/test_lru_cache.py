@@ -1,4 +1,4 @@
-"""`lru_cache`: what is read again, and what is kept."""
+"""`lru_cache`: items that are read again, and items that are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_cache_of_everything_reads_once_in_whatever_order_and_epoch() -> None:
 def test_a_cache_forgets_the_least_recently_used() -> None:
     data = Costly(5)
     pipeline = lz.source(data) | lz.lru_cache(2)
-    for index in (0, 1, 0, 2, 0, 1):  # 2 takes the place of 1, then 1 that of 2
+    for index in (0, 1, 0, 2, 0, 1):  # 2 replaces 1, and then 1 replaces 2
         assert pipeline[index] == index * 10
     assert data.read == [0, 1, 2, 1]
 
@@ -49,7 +49,7 @@ def test_a_cache_keeps_nothing_of_an_error_and_none_as_an_item() -> None:
 
 def test_a_cache_needs_random_access_and_pickles_empty() -> None:
     wants(
-        "lru_cache: what comes before it has no random access",
+        "lru_cache: the pipeline before it has no random access",
         lambda: Stream([1]) | lz.lru_cache(2),
     )
     wants("lru_cache: size must be an int >= 1", lambda: [1] | lz.lru_cache(0))

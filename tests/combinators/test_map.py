@@ -1,4 +1,4 @@
-"""`map`, `starmap` and `tap`: what the laws can't see of them."""
+"""`map`, `starmap` and `tap`, beyond the laws."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def test_a_vectorized_map_must_keep_the_number() -> None:
     first = lz.map(lambda x: x[:1], vectorized=True)
     numbers = lz.source(np.arange(4))
     assert list(numbers | first) == [0, 1, 2, 3]
-    wants("got 4 items and gave 1", lambda: numbers | first | lz.batch(4, collate=lz.stack))
-    wants("got 1 items and gave 2", lambda: [3] | lz.map(lambda x: [1, 2], vectorized=True))
+    wants("got 4 items and returned 1", lambda: numbers | first | lz.batch(4, collate=lz.stack))
+    wants("got 1 items and returned 2", lambda: [3] | lz.map(lambda x: [1, 2], vectorized=True))
     uneven = lz.map(lambda x: {"a": x, "b": x[:2]}, vectorized=True)
-    wants("got 3 items and gave 2", lambda: numbers | uneven | lz.batch(3, collate=lz.stack))
+    wants("got 3 items and returned 2", lambda: numbers | uneven | lz.batch(3, collate=lz.stack))
     wants("no array can be made of None", lambda: [None] | lz.map(doubled, vectorized=True))
     wants("vectorized must be True or False", lambda: [1] | lz.map(doubled, vectorized=1))
 

@@ -1,4 +1,4 @@
-"""Mixing: counts and proportions, endings, schedules, and what is refused."""
+"""Mixing: counts and proportions, endings, schedules, and refused arguments."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_weights_that_are_none_are_refused_of_a_function_too(weights: Any, reaso
 def test_what_does_not_go_together_is_refused() -> None:
     two: Any = endless(2)
     for message, build in {
-        "as many weights as pipelines": lambda: lz.mix(two, [1, 2, 3], seed=0),
+        "expected one weight per pipeline": lambda: lz.mix(two, [1, 2, 3], seed=0),
         "got 0 weights for 2": lambda: lz.mix(two, [], seed=0),
         "seed must be given": lambda: lz.mix(two, [1, 2]),
         "fixed weights": lambda: lz.mix(two, lambda t: [1, 2], deterministic=True),
@@ -175,7 +175,7 @@ def test_what_is_empty_cannot_begin_again(stop: Any, chance: Any) -> None:
     with pytest.raises(lz.ArgumentError, match=r"pipelines\[1\] is empty"):
         lz.mix([some, lz.source([])], [1, 1], stop=stop, **chance)
     unknown = lz.mix([some, lz.source(Stream([]))], [1, 1], stop=stop, **chance)
-    with pytest.raises(lz.PipelineError, match=r"pipelines\[1\] to repeat for ever is empty"):
+    with pytest.raises(lz.PipelineError, match=r"pipelines\[1\] to repeat forever is empty"):
         list(unknown)
     unweighted = lz.mix([some, lz.source([])], [1, 0], stop=stop, **chance) | lz.take(2)
     assert list(unweighted) == [1, 2]
@@ -237,7 +237,7 @@ def test_a_schedule_without_weight_for_those_that_are_left_is_an_error() -> None
     for _ in range(2):
         with pytest.raises(lz.PipelineError, match=r"weights\(2\) .* has not ended, got \(1, 0\)"):
             next(run)
-    with pytest.raises(lz.ArgumentError, match="has no deterministic=True; give a seed"):
+    with pytest.raises(lz.ArgumentError, match="so deterministic=True isn't possible; pass a seed"):
         lz.mix([lz.count()], [1], deterministic=True, **{**EACH_ONCE, "seed": None})
 
 

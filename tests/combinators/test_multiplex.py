@@ -1,4 +1,4 @@
-"""`multiplex`: what it refuses."""
+"""`multiplex`: refused arguments."""
 
 from __future__ import annotations
 

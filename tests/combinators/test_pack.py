@@ -1,4 +1,4 @@
-"""Rows of tokens: nothing lost, nothing twice, and what a resume reads again."""
+"""Rows of tokens: nothing lost or repeated, and the cost of a resume."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def test_each_feature_is_filled_up_by_what_is_said(name: str) -> None:
 def test_what_cannot_fill_up_a_feature_is_refused(name: str) -> None:
     item = {"tokens": np.array([5, 6, 7], np.uint16), "labels": [6, 7, 8]}
     for pad, message in {
-        ("label", -100): rf"{name}: pad names 'label', and an item has \['tokens', 'labels'\]",
-        ("tokens", -100): r"pad=\{'tokens': -100\} is no uint16, .* another type, such as int64",
-        ("labels", 0.5): r"pad=\{'labels': 0.5\} is no int64",
+        ("label", -100): rf"{name}: pad has 'label', but an item has \['tokens', 'labels'\]",
+        ("tokens", -100): r"-100\} is not a valid uint16, .* different type, such as int64",
+        ("labels", 0.5): r"pad=\{'labels': 0.5\} is not a valid int64",
     }.items():
         with pytest.raises(ValueError, match=message):
             list(lz.source([item]) | ROWS[name](pad=dict([pad])))
@@ -152,7 +152,7 @@ STAGES = [
         ([{}], TypeError, "got {}"),
         ([{"x": [1], "y": [1, 2]}], ValueError, "unequal lengths {'x': 1, 'y': 2}"),
         ([{"x": 1, "y": 3}], TypeError, "expected a sequence"),
-        ([{"positions": [1]}], ValueError, "named 'positions'"),
+        ([{"positions": [1]}], ValueError, "reserved name 'positions'"),
         ([[1], {"x": [1]}], ValueError, "has features .*others have"),
     ],
 )

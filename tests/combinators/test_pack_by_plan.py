@@ -74,7 +74,7 @@ def test_a_wrong_length_is_named_and_nothing_before_it_is_lost() -> None:
     for _ in range(2):
         with pytest.raises(
             lz.SourceChanged,
-            match="document 2 has 3 tokens, where the plan was made for 4; make the plan anew",
+            match="document 2 has 3 tokens, but the plan was made for 4; make a new plan",
         ):
             next(run)
     assert run.state.items == place
@@ -85,10 +85,10 @@ def test_a_wrong_length_is_named_and_nothing_before_it_is_lost() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda plan: [[1]] | lz.pack_by_plan(plan), "1 documents, where the plan is of 2"),
+        (lambda plan: [[1]] | lz.pack_by_plan(plan), "1 documents, but the plan is for 2"),
         (lambda plan: Stream([[1], [2]]) | lz.pack_by_plan(plan), "has no random access"),
         (lambda plan: lz.count() | lz.pack_by_plan(plan), "is endless"),
-        (lambda plan: lz.pack_by_plan([1, 2]), r"plan must be a PackingPlan, as plan_packing"),
+        (lambda plan: lz.pack_by_plan([1, 2]), r"plan must be a PackingPlan from plan_packing"),
     ],
 )
 def test_what_does_not_go_together_is_refused(make: Any, message: str) -> None:
@@ -98,7 +98,7 @@ def test_what_does_not_go_together_is_refused(make: Any, message: str) -> None:
 
 def test_no_document_is_left_out_of_a_plan_that_has_it() -> None:
     rows = [[1], [2]] | lz.map(list) | lz.pack_by_plan(lz.plan_packing([1, 1], 4, seed=0))
-    with pytest.raises(lz.ArgumentError, match="leave documents that fail out of the plan, for on"):
+    with pytest.raises(lz.ArgumentError, match="out of the plan, because on_error"):
         lz.run(rows, on_error="skip")
 
 

@@ -176,7 +176,7 @@ def test_a_file_that_holds_no_plan_is_named(tmp_path: Path) -> None:
     with np.load(_saved(plan, path)) as arrays:
         changed = {**arrays, "documents": arrays["documents"][::-1]}
     np.savez(path, **changed)
-    with pytest.raises(lz.ArgumentError, match="isn't as it was written"):
+    with pytest.raises(lz.ArgumentError, match="has changed since it was written"):
         lz.types.PackingPlan.load(path)
 
 
@@ -188,7 +188,7 @@ def _saved(plan: lz.types.PackingPlan, path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"lengths": [3, -1]}, "lengths must be ints >= 0, and length 1 is -1"),
+        ({"lengths": [3, -1]}, "lengths must be ints >= 0, but length 1 is -1"),
         ({"lengths": [3, 1.5]}, "lengths must be a sequence or one-dimensional array of ints"),
         ({"lengths": [[3]]}, "lengths must be a sequence or one-dimensional array of ints"),
         ({"lengths": [3, [1]]}, "lengths must be"),
@@ -199,7 +199,7 @@ def _saved(plan: lz.types.PackingPlan, path: Path) -> Path:
         ({"seed": -1}, "seed must be an int >= 0"),
         ({"overflow": None}, "overflow must be 'error'"),
         ({"window_size": 0}, "window_size must be an int >= 1 or None"),
-        ({"lengths": [1, 9, 12]}, "document 1 has 9 tokens, more than length=4; say by overflow"),
+        ({"lengths": [1, 9, 12]}, "document 1 has 9 tokens, more than length=4; pass overflow"),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, Any], message: str) -> None:

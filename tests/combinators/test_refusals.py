@@ -1,4 +1,4 @@
-"""What one combinator alone refuses, or two of its arguments together."""
+"""Refused arguments that are special to one combinator, or to two of its arguments together."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def bucketed(size: Any = 2, **more: Any) -> Any:
 
 
 BAD_WEIGHTS: list[tuple[Any, str]] = [
-    ([1, -1], "finite numbers >= 0, and weight 1 is .*-1"),
+    ([1, -1], "finite numbers >= 0, but weight 1 is .*-1"),
     ([math.nan, 1], "weight 0 is .*nan"),
-    ([0, 0.0], "above 0 in at least one place"),
+    ([0, 0.0], "at least one of them above 0"),
     ([1, math.inf], "weight 1 is .*inf"),
     (["1", 1], "weight 0 is '1'"),
     ([None, 1], "weight 0 is None"),
@@ -58,7 +58,7 @@ def test_weights_that_are_none_are_refused(weights: Any, reason: str) -> None:
         (lambda: bucketed(0), "batch_size must be an int >= 1 or a function of an item"),
         (lambda: bucketed(True), "got batch_size=True"),
         (lambda: bucketed(2.0), "got batch_size=2.0"),
-        (lambda: bucketed(shuffle=True), "a shuffle needs a seed"),
+        (lambda: bucketed(shuffle=True), "shuffle needs a seed"),
         (lambda: lz.bucket_by_boundaries([3, 3], 2, key=len), "increasing numbers"),
         (lambda: lz.bucket_by_boundaries([float("nan")], 2, key=len), "increasing numbers"),
         (lambda: lz.bucket_by_boundaries(3, 2, key=len), "increasing numbers"),
@@ -72,7 +72,7 @@ def test_weights_that_are_none_are_refused(weights: Any, reason: str) -> None:
         ),
         (
             lambda: lz.bucket_by_boundaries([3], 2, key=len, max_wait=4, drop_last=True),
-            "take one of them",
+            "use only one of them",
         ),
         (lambda: lz.pack_first_fit(4, 2), "too many positional"),
         (

@@ -60,7 +60,7 @@ def test_a_repeat_of_nothing_keeps_random_access(data: Any, count: int) -> None:
 def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
     endless = lz.source([]) | lz.repeat()
     for read in (lambda: endless[3], lambda: lz.state_at(endless, 3), lambda: next(iter(endless))):
-        with pytest.raises(lz.PipelineError, match="the stream to repeat for ever is empty"):
+        with pytest.raises(lz.PipelineError, match="the stream to repeat forever is empty"):
             read()
     assert lz.state_at(endless, 0) == lz.init(endless)
     with pytest.raises(lz.PipelineError, match="is empty"):
@@ -68,7 +68,7 @@ def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
 
 
 def kept(rate: float) -> Any:
-    """By chance about one item of so many, another one in each epoch."""
+    """On average one item in so many, a different one in each epoch."""
     draws: Any = lz.random_map(lambda rng, x: x if rng.random() < rate else -1, seed=0)
     return draws | lz.filter(lambda x: x >= 0)
 
@@ -96,7 +96,7 @@ def test_a_stream_that_never_has_items_is_not_repeated_for_ever(data: Any) -> No
     nothing = lz.source(data) | lz.filter(lambda x: False)
     for endless in (nothing | lz.repeat(), nothing | lz.batch(2) | lz.repeat(3) | lz.repeat()):
         for read in (lambda p: next(iter(p)), lambda p: lz.step(p, lz.init(p))):
-            with pytest.raises(lz.PipelineError, match="to repeat for ever is empty"):
+            with pytest.raises(lz.PipelineError, match="to repeat forever is empty"):
                 read(endless)
 
 

@@ -1,4 +1,4 @@
-"""`sample`, `sample_balanced`, `oversample`: what is drawn, how often, and what is refused."""
+"""`sample`, `sample_balanced`, `oversample`: draws, their frequencies, and refused arguments."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     ([1], lz.sample_balanced([1, 2], seed=0), "2 labels for 1 items"),
     ([1], lz.oversample([], seed=0), "0 labels for 1 items"),
     ([1, 2], lz.sample([1, 0], seed=0, replacement=False, num_samples=2), "num_samples=2"),
-    ([1, 2], lz.sample_balanced([1, [2]], seed=0), "labels must have a hash"),
+    ([1, 2], lz.sample_balanced([1, [2]], seed=0), "labels must be hashable"),
     (iter([1]), lz.sample([1], seed=0), "has no random access"),
     (iter([1]), lz.sample_balanced([1], seed=0), "has no random access"),
 ]

@@ -93,5 +93,5 @@ def test_what_has_no_parts_is_refused() -> None:
     ):
         with pytest.raises(lz.ArgumentError, match=f"contiguous=True, and .* {why}"):
             upstream | lz.shard(**rank, contiguous=True)
-    with pytest.raises(lz.ArgumentError, match=r"pad=0 wants .*got remainder='drop'"):
+    with pytest.raises(lz.ArgumentError, match=r"pad=0 requires .*got remainder='drop'"):
         lz.shard(**rank, remainder="drop", pad=0)

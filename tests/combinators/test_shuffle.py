@@ -1,4 +1,4 @@
-"""Shuffles at sizes where their inner blocks and windows change."""
+"""Shuffles at sizes at which their inner blocks and windows change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows, where the laws don't look."""
+"""Windows, beyond the laws."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_window_keeps_none_and_arrays_and_shuffles_over_indices() -> None:
     assert sorted(shuffled) == [(i, i + 1, i + 2) for i in range(7)]
 
 
-def test_a_window_after_a_shard_is_rank_free() -> None:
+def test_a_window_after_a_shard_is_rank_invariant() -> None:
     runs = [
         lz.run(lz.source(range(20)) | lz.shard(num_shards=2, index=i) | lz.sliding_window(3))
         for i in range(2)

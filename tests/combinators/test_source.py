@@ -1,4 +1,4 @@
-"""What a source can be made of, and that nothing is read early."""
+"""Sources of all kinds of data, which aren't read early."""
 
 from __future__ import annotations
 
@@ -197,9 +197,9 @@ def test_data_that_became_shorter(kind: Callable[..., Any], tail: lz.Stage[Any, 
 
 def test_what_was_begun_is_no_source() -> None:
     for begun in (lz.run(lz.source(range(3))), (x for x in "ab")):
-        with pytest.raises(lz.ArgumentError, match="pass what it came from"):
+        with pytest.raises(lz.ArgumentError, match="pass the object it came from"):
             lz.source(begun)
-    with pytest.raises(lz.ArgumentError, match=r"from_generator\(made\)"):
+    with pytest.raises(lz.ArgumentError, match=r"from_generator\(fn\)"):
         lz.source(lambda: iter("ab"))  # type: ignore[arg-type]
     assert list(lz.from_generator(lambda: iter("ab"))) == ["a", "b"]
 
@@ -223,7 +223,7 @@ def test_a_name_tells_data_of_one_length_apart() -> None:
 
 
 class Rewinding:
-    """A data set that is its own iterator, and begins anew whenever it is asked to."""
+    """A dataset that is its own iterator and starts again whenever `iter` is called."""
 
     def __init__(self, count: int) -> None:
         self.count, self.begun = count, 0
@@ -271,9 +271,9 @@ def test_data_that_rewind_themselves() -> None:
 def test_data_that_do_not_rewind() -> None:
     spent = lz.source(Spent(3))
     assert list(spent) == [0, 1, 2]
-    with pytest.raises(lz.SourceChanged, match="gave items before and gives none now"):
+    with pytest.raises(lz.SourceChanged, match="yielded items before and yields none now"):
         list(spent)
-    with pytest.raises(lz.SourceChanged, match="gave items before and gives none now"):
+    with pytest.raises(lz.SourceChanged, match="yielded items before and yields none now"):
         list(lz.source(Spent(3)) | lz.repeat(2))
 
 
@@ -282,9 +282,9 @@ def test_one_reader_at_a_time_of_data_that_rewind_themselves() -> None:
     first = iter(data)
     assert next(first) == 0
     assert list(data) == [0, 1, 2]
-    with pytest.raises(lz.SourceChanged, match="begun anew while it was read"):
+    with pytest.raises(lz.SourceChanged, match="iterated again while it was read"):
         next(first)
-    with pytest.raises(lz.SourceChanged, match="begun anew while it was read"):
+    with pytest.raises(lz.SourceChanged, match="iterated again while it was read"):
         list(lz.zip(data, data))
 
 
@@ -341,7 +341,7 @@ def test_an_error_of_the_data_is_told_as_it_is(method: str, error: Exception) ->
 
 @pytest.mark.parametrize("error", OWN_ERRORS, ids=repr)
 def test_an_error_of_data_that_are_made_anew_is_told_too(error: Exception) -> None:
-    """Where a pipeline has been unpickled, or its length fails from some time on."""
+    """After a pipeline was unpickled, or once its length fails."""
     data = BrokenTable("", error)
     pipeline: Any = lz.source(data) | lz.shuffle(seed=0)
     data.method = "len"

@@ -1,4 +1,4 @@
-"""`hash_range`, `split`, `kfold`: parts are disjoint, whole, and stay what they are."""
+"""`hash_range`, `split`, `kfold`: parts are disjoint, complete, and stable."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_bad_fractions(fractions: Any) -> None:
 @pytest.mark.parametrize("key", [None, 1.5, (1,), [1]], ids=repr)
 def test_a_key_that_cannot_be_hashed(key: Any) -> None:
     stage, _ = lz.split([0.5, 0.5], seed=0, key=lambda item: key)
-    with pytest.raises(TypeError, match="key must give a str, bytes or an int"):
+    with pytest.raises(TypeError, match="key must return a str, bytes or an int"):
         list(lz.source([1]) | stage)
 
 
 def test_numbers_need_random_access() -> None:
     stage, _ = lz.split([0.5, 0.5], seed=0)
-    with pytest.raises(lz.ArgumentError, match="give `key`"):
+    with pytest.raises(lz.ArgumentError, match="pass `key`"):
         _ = (lz.unfold(lambda state: None, 0) | stage).machine
     with pytest.raises(lz.ArgumentError, match="is endless"):
         _ = (lz.count() | stage).machine
@@ -153,7 +153,7 @@ def test_keys_are_part_of_a_pipeline() -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("abcd", "key must be a function, or a sequence of keys, one for each item or None"),
+        ("abcd", "key must be a function, or a sequence of keys, one per item or None"),
         ({"a": 1}, "key must be a function, or a sequence of keys"),
         (3, "key must be a function, or a sequence of keys"),
         (np.zeros((4, 1)), "key must be a function, or a sequence of keys"),
@@ -167,7 +167,7 @@ def test_keys_that_do_not_fit(key: Any, message: str) -> None:
 
 
 def test_keys_that_cannot_be_hashed() -> None:
-    with pytest.raises(TypeError, match=r"key must give a str, bytes or an int, got 1\.5"):
+    with pytest.raises(TypeError, match=r"key must return a str, bytes or an int, got 1\.5"):
         list(lz.source([1]) | lz.hash_range(0, 0.5, seed=0, key=[1.5]))
-    with pytest.raises(lz.ArgumentError, match="give `key` as a function"):
+    with pytest.raises(lz.ArgumentError, match="pass `key` as a function"):
         lz.count() | lz.hash_range(0, 0.5, seed=0, key=[1])

@@ -1,4 +1,4 @@
-"""Parts of batches, where the laws don't look."""
+"""Parts of batches, beyond the laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`case` and `switch`: what the laws can't see of them."""
+"""`case` and `switch`, beyond the laws."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_case_computes_the_chosen_one_alone() -> None:
 @pytest.mark.parametrize(
     ("selector", "error", "message"),
     [
-        (2, ValueError, "case: selector 2 is not within 2 pipelines"),
-        (-1, ValueError, "case: selector -1 is not within 2 pipelines"),
+        (2, ValueError, "case: selector 2 is out of range for 2 pipelines"),
+        (-1, ValueError, "case: selector -1 is out of range for 2 pipelines"),
         (0.0, TypeError, r"case: a selector must be an int, got 0.0 \(float\)"),
         (True, TypeError, "case: a selector must be an int, got True"),
         (None, TypeError, "case: a selector must be an int, got None"),

@@ -1,4 +1,4 @@
-"""`take_while` and `drop_while`: what the laws can't see of them."""
+"""`take_while` and `drop_while`, beyond the laws."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_an_item_above_the_budget_is_named_and_nothing_is_lost() -> None:
 @pytest.mark.parametrize("stage", [lz.token_batch, lz.take_tokens])
 def test_a_length_that_is_none(stage: Any, size: Any) -> None:
     pipeline = lz.source(["word"]) | stage(9, key=lambda item: size)
-    with pytest.raises(TypeError, match=r"key must give an int >= 0, got .* for 'word'"):
+    with pytest.raises(TypeError, match=r"key must return an int >= 0, got .* for 'word'"):
         list(pipeline)
 
 

@@ -1,4 +1,4 @@
-"""Types of other people: mappings that are no dict, columns that are no array, values as given."""
+"""Types of other packages: mappings that aren't dicts, columns that aren't arrays, values."""
 
 from __future__ import annotations
 
@@ -115,15 +115,15 @@ def test_columns_have_values_as_they_were_given(values: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1, "a"], r"'1' in place of 1 \(int\); pass numpy.array\(values, object\)"),
-        ([True, "a"], "in place of True"),
-        ([b"a", "a"], "in place of b'a'"),
-        (["a\x00"], r"'a' in place of 'a\\x00'"),
-        ([True, 2], r"1 in place of True \(bool\)"),
-        ([[0.5], [False]], r"0.0 in place of False \(bool\)"),
-        ([2**60 + 1, 0.5], rf"in place of {2**60 + 1} \(int\)"),
-        ([2**63, 1], rf"in place of {2**63} \(int\)"),
-        (np.ma.masked_equal([1, 2], 2), r"x has a mask, .* \.filled\(value\)"),
+        ([1, "a"], r"'1' instead of 1 \(int\); .* pass numpy.array\(values, object\)"),
+        ([True, "a"], "instead of True"),
+        ([b"a", "a"], "instead of b'a'"),
+        (["a\x00"], r"'a' instead of 'a\\x00'"),
+        ([True, 2], r"1 instead of True \(bool\)"),
+        ([[0.5], [False]], r"0.0 instead of False \(bool\)"),
+        ([2**60 + 1, 0.5], rf"instead of {2**60 + 1} \(int\)"),
+        ([2**63, 1], rf"instead of {2**63} \(int\)"),
+        (np.ma.masked_equal([1, 2], 2), r"x is masked, .* \.filled\(value\)"),
     ],
 )
 def test_columns_refuse_what_no_array_holds(values: Any, message: str) -> None:
@@ -138,7 +138,7 @@ def test_columns_refuse_what_no_array_holds(values: Any, message: str) -> None:
     "values", [[2**63 + 1, -1], [2**60 + 1, 0.5], [np.uint64(2**63 + 1), np.int64(-1)]]
 )
 def test_no_int_is_rounded(values: list[Any]) -> None:
-    """NumPy makes floats of ints beside floats, and of ints below and above 2**63."""
+    """NumPy turns ints into floats next to floats, and ints below and above 2**63 too."""
     arrays = [np.array([each]) for each in values]
     batches = lz.batch(2, collate=lz.stack)
     packers = [lz.pack_first_fit(2, num_bins=1), lz.concat_then_split(2)]

@@ -16,7 +16,7 @@ from lazyckpt.compat.samplers import sampler
 
 
 class Seeded:
-    """Another order in each epoch, as of torch's DistributedSampler."""
+    """A different order in each epoch, like torch's DistributedSampler."""
 
     def __init__(self, size: int) -> None:
         self.size, self.epoch = size, 0
@@ -32,7 +32,7 @@ class Seeded:
 
 
 class Unknown:
-    """It has no len, and gives batches."""
+    """A batch sampler without a len."""
 
     def __iter__(self) -> Iterator[list[int]]:
         return iter([[2, 0], [1]])
@@ -69,9 +69,9 @@ def test_each_epoch_asks_the_sampler_again() -> None:
 def test_another_order_is_refused() -> None:
     run = lz.run(sampler([2, 0, 1]))
     next(run)
-    with pytest.raises(lz.SourceChanged, match="another index"):
+    with pytest.raises(lz.SourceChanged, match="a different index"):
         next(lz.run(sampler([1, 0, 2]), run.state))
-    with pytest.raises(lz.SourceChanged, match="2 items, where its len"):
+    with pytest.raises(lz.SourceChanged, match="2 items, but its len"):
         list(sampler(Short(3), window=1))
 
 

@@ -21,7 +21,7 @@ class Counted:
 
     @cached_property
     def value(self) -> list[int]:
-        """What is asked for."""
+        """The attribute that the test reads."""
         self.computed += 1
         for begun, may_end in self._waits:
             begun.set()

@@ -1,4 +1,4 @@
-"""What messages are made of."""
+"""The parts of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arguments are, as a state has them: by contents, the same in every process."""
+"""Arguments as a state has them: by contents, the same in every process."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def ten(x: int) -> list[int]:
 
 
 def mixed(x: int) -> Any:
-    """Lists, and now and then what is none."""
+    """Lists, and sometimes an iterable that isn't a list."""
     return [[x] * (x % 4), range(x % 3), iter([x, x]), (x,)][0 if x < 5 else x % 4]
 
 

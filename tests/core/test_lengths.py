@@ -1,4 +1,4 @@
-"""Lengths of users' data, and that an error of theirs is told as it is."""
+"""Lengths of users' data; their errors are raised unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Endless:
 
 
 class Sized(Endless):
-    """Its length is whatever a function gives."""
+    """Data whose length is the result of a function."""
 
     def __init__(self, length: Callable[[], Any]) -> None:
         self.length = length

@@ -1,4 +1,4 @@
-"""The law *noise*: bijective, uniform, independent, and the same for ever."""
+"""The law *noise*: bijective, uniform, independent, and the same forever."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LATE = "import sys, lazyckpt as lz; shuffle = 'lazyckpt.combinators.shuffle'; "
 
 
 def said(code: str) -> str:
-    """What a new interpreter prints, where no stage is imported yet."""
+    """The output of a new interpreter in which no stage is imported yet."""
     command = [sys.executable, "-c", LATE + code]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -42,7 +42,7 @@ try:
     def shuffle(upstream): return upstream
 except lz.PipelineError as error: print(error)
 """
-    assert "named shuffle is there already, from lazyckpt.combinators.shuffle" in said(code)
+    assert "named shuffle already exists, from lazyckpt.combinators.shuffle" in said(code)
 
 
 def test_a_pickle_finds_its_combinators() -> None:
@@ -64,9 +64,9 @@ def test_what_is_added_may_be_taken_away() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"functions": {"kye": "look"}}, "it has no argument 'kye'"),
-        ({"functions": {"key": "looks"}}, "'looks' is no role of key"),
-        ({"unrecorded": ("kye",)}, "it has no argument 'kye'"),
+        ({"functions": {"kye": "look"}}, "there is no argument 'kye'"),
+        ({"functions": {"key": "looks"}}, "'looks' is not a role of key"),
+        ({"unrecorded": ("kye",)}, "there is no argument 'kye'"),
     ],
 )
 def test_a_combinator_that_names_what_it_lacks_is_refused(options: Any, message: str) -> None:
@@ -83,5 +83,5 @@ def test_what_makes_no_machine_is_named(found: Any) -> None:
         return found
 
     stage = lz.combinator(registered=False)(nothing)
-    with pytest.raises(lz.PipelineError, match="nothing: its function has to return a machine"):
+    with pytest.raises(lz.PipelineError, match="nothing: its function must return a machine"):
         lz.run(lz.source([1]) | stage())

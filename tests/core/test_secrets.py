@@ -1,4 +1,4 @@
-"""Secrets: what is masked, what isn't, and that nothing shown or saved has one."""
+"""Secrets: they are masked, and appear in nothing that is shown or saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users' functions whose annotations name what is there for type checkers alone."""
+"""Users' functions whose annotations name things that exist only for type checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo shows: one line on a terminal, many elsewhere."""
+"""The demo's output: one line on a terminal, many elsewhere."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_a_training_too_short_for_its_kills_is_no_success(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "ATTEMPTS", 1)
-    with pytest.raises(trial.ChildFailed, match="too short a training to be killed 5 times"):
+    with pytest.raises(trial.ChildFailed, match="the training is too short for 5 kills"):
         trial.interrupted(small_job(texts, 1), tmp_path, 5, 1e6, ignore, ignore)
 
 

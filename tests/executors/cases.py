@@ -1,4 +1,4 @@
-"""What holds under every executor, for the tests of each."""
+"""Checks that hold for every executor."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def trace(
     most: int = MOST,
     on_error: Any = "raise",
 ) -> list[Any]:
-    """What a run of its own tells."""
+    """The trace of a run that is opened for it."""
     with lz.run(pipeline, state, executor=executor, on_error=on_error) as run:
         return told(run, most)
 
@@ -85,10 +85,10 @@ def trace(
 def like_inline(
     pipeline: Any, executor: lz.Executor, stride: int | None = None, on_error: Any = "raise"
 ) -> None:
-    """That items, order, states and what is left out are inline's, to the end or an error.
+    """Assert that items, order, states and skipped records equal inline's, to the end or an error.
 
-    From every `stride`th state a run goes on as inline does, and so does one that has been left
-    there, with work in flight.
+    A run resumed from every `stride`th state continues as inline does, and so does a run that has
+    been closed and reopened there, with work in flight.
     """
     expected = trace(pipeline, on_error=on_error)
     assert equal(trace(pipeline, executor, on_error=on_error), expected)

@@ -1,4 +1,4 @@
-"""What is there before each of these tests, and after it."""
+"""Fixtures of these tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def nothing_left() -> Iterator[None]:
 
 @pytest.fixture
 def flag(tmp_path: Path) -> Path:
-    """A file that makes what is in `faults.py` misbehave, in whatever process, while it exists."""
+    """A file that makes the functions of `faults.py` misbehave, in any process, while it exists."""
     path = tmp_path / "flag"
     path.touch()
     return path

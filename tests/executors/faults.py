@@ -21,9 +21,9 @@ import lazyckpt as lz
 from lazyckpt.testing.laws import Stream
 from tests.helpers import HANGS, until
 
-SOON = HANGS  # seconds, for what takes less than one where there is nothing else to do
-LONG = 4 * SOON  # seconds, for what is not waited for
-LATE = 5.0  # seconds that an item may take where one hangs: no machine is so busy
+SOON = HANGS  # seconds, for actions that take less than one on an idle machine
+LONG = 4 * SOON  # seconds, for actions that nothing waits for
+LATE = 5.0  # seconds that an item may take if one hangs: no machine is so busy
 
 THREADS = {"threads": lz.threads(), "threads2": lz.threads(2)}
 FORKED = {
@@ -130,7 +130,7 @@ def every_other(rows: Iterable[Any], columns: Iterable[Any]) -> list[tuple[Any, 
 
 
 def fails(run: lz.Run[Any], found: list[Any], kind: Any, match: str | None = None) -> BaseException:
-    """Iterate, keeping what comes, up to an error: soon, and with a state that is good."""
+    """Iterate and keep the items, up to an error: soon, and with a good state."""
     with pytest.raises(kind, match=match) as caught:
         found.extend(run)
     assert run.state.items == len(found)
@@ -143,7 +143,7 @@ def notes(error: BaseException) -> str:
 
 def replayed(pipeline: Any, error: BaseException) -> Any:
     """The item that the error's note tells how to make again."""
-    _, _, text = notes(error).partition("lz.replay(pipeline, state) makes it again; state = '")
+    _, _, text = notes(error).partition("lz.replay(pipeline, state) recomputes it; state = '")
     return lz.replay(pipeline, json.loads(text.partition("'")[0]))
 
 
@@ -158,7 +158,7 @@ class Odds:
 
 
 def script(folder: Path, text: str, code: int = 0, error: str = "") -> str:
-    """What a script prints that ends soon with that code, and nothing else on stderr."""
+    """The output of a script that ends soon with that code, and prints nothing else on stderr."""
     path = folder / "script.py"
     path.write_text(text)
     command = [sys.executable, "-W", "error", path]
@@ -346,7 +346,7 @@ def leave_an_heir(flag: Path) -> None:
 
 
 class Told(NamedTuple):
-    """How a fault is told of."""
+    """How a fault is reported."""
 
     kind: type[BaseException]
     says: str | None = None
@@ -357,8 +357,8 @@ class Told(NamedTuple):
 
 ERRORS: dict[Callable[[Path], Any], Told] = {
     apologise: Told(Sorry, "at the item"),
-    stop_iteration: Told(lz.PipelineError, "which does not end", INLINE | QUICK),
-    Raised(GeneratorExit): Told(lz.PipelineError, "which does not end", INLINE | QUICK),
+    stop_iteration: Told(lz.PipelineError, "which doesn't end", INLINE | QUICK),
+    Raised(GeneratorExit): Told(lz.PipelineError, "which doesn't end", INLINE | QUICK),
     Raised(SystemExit, 3): Told(SystemExit, "3", INLINE | QUICK, ""),
     Raised(KeyboardInterrupt): Told(KeyboardInterrupt, None, INLINE | QUICK, ""),
     much_memory: Told(MemoryError, None, LITTLE),

@@ -111,7 +111,7 @@ FILES: dict[str, Callable[[list[Path]], lz.Pipeline[Any]]] = {
 
 
 def rest(threads: ThreadPoolExecutor) -> None:
-    """Until two threads have done what they were given: a future that runs isn't cancelled."""
+    """Wait until two threads have done their tasks: a future that runs isn't cancelled."""
     meeting = Barrier(3)
     for _ in range(2):
         threads.submit(meeting.wait)
@@ -184,7 +184,7 @@ def test_what_is_read_to_its_end_is_closed(executor: lz.Executor, tmp_path: Path
 
 
 def open_files(folder: Path) -> list[str]:
-    """Those in a folder that this process has open."""
+    """The files in a folder that this process has open."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
         with suppress(OSError):

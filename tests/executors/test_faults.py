@@ -1,4 +1,4 @@
-"""A dozen faults of functions and workers: told soon, at their item, and the run goes on."""
+"""A dozen faults of functions and workers: reported soon, at their item, and the run continues."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_error_does_not_wait_for_work_in_flight(executor: lz.Executor, flag: 
     with lz.run(pipeline, executor=executor) as run:
         begun = monotonic()
         fails(run, [], Sorry)
-        assert monotonic() - begun < 2 * SOON  # what is in flight takes twice as long
+        assert monotonic() - begun < 2 * SOON  # work in flight takes twice as long
         waiting.unlink()
 
 
@@ -276,7 +276,7 @@ def test_functions_that_hold_what_would_come_as_something_else(
 ) -> None:
     view = memoryview(b"bread")
     with flag.open() as file:
-        for held, says in ((view, "bytes would come"), (file, "text would come")):
+        for held, says in ((view, "would become bytes"), (file, "text would be sent")):
             with (
                 lz.run(seekable(holding(held)), executor=executor) as run,
                 pytest.raises(lz.PipelineError, match=rf"map\(.*built at.*{says}"),

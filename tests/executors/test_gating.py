@@ -1,4 +1,4 @@
-"""When items are made that nobody waits for: not before they may be, and not again."""
+"""When items are prefetched: not before they may be, and not twice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def between(fn: Any, n: int) -> lz.Pipeline[Any]:
 
 
 SHAPES = [seekable, after_a_stream, before_a_stream, between]
-FAR = 40  # items that are one behind another: more than what workers may have ahead
+FAR = 40  # items in order: more than workers may prefetch
 
 
 def executors(**options: Any) -> dict[str, lz.Executor]:
@@ -77,9 +77,9 @@ def count(executor: lz.Executor) -> int:
 
 
 def settled(counting: Counting) -> list[int]:
-    """What has been made, after a tenth of a second that has brought nothing more.
+    """The number of items computed, once none is added for a tenth of a second.
 
-    A busy machine may bring more later: the tests want no more than this.
+    A busy machine may add more later: the tests want no more than this.
     """
     made, since = counting.made, monotonic()
 
@@ -224,7 +224,7 @@ def test_an_error_while_allowing_loses_nothing(executor: lz.Executor, tmp_path: 
 
 @contextmanager
 def few_files() -> Iterator[None]:
-    """No room for another open file."""
+    """A context in which this process can't open more files."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:

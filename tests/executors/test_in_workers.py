@@ -65,7 +65,7 @@ def test_all_workers_have_a_part_of_what_takes_long(
 
 
 class Counting:
-    """The identity, which counts what it was asked for."""
+    """The identity, which counts its items."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -125,7 +125,7 @@ def test_nor_does_one_where_states_are_read(shape: str, workers: int) -> None:
     assert os.getpid() not in CALLED_IN
 
 
-SIZES = [3, 5000]  # those in the pickle, and those beside it
+SIZES = [3, 5000]  # those in the pickle, and those next to it
 CACHE = {(x, size): np.full(size, x) for x in range(7) for size in SIZES}
 
 

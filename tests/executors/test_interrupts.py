@@ -1,4 +1,4 @@
-"""Interrupts and closes at every point of ours where a signal's handler may run."""
+"""Interrupts and closes at every point of lazyckpt's code at which a signal handler may run."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ PATIENCE = 240.0  # seconds until the process that forks ends, and so the test f
 
 @pytest.fixture
 def tried(spawned: ProcessPoolExecutor) -> Tried:
-    """Calls one of the functions below, where it forks in `spawned`."""
+    """Calls one of the functions below, if it forks in `spawned`."""
 
     def call(function: Tried, name: str, executor: str, **how: bool) -> None:
         arguments = (function, points(name, executor), name, executor, how)
@@ -164,7 +164,7 @@ def quietly(
         function(numbers, PIPELINES[name], EXECUTORS[executor], **how)
     finally:
         sys.unraisablehook = hook
-    if executor != "inline":  # where generators of stages are closed by who drops them
+    if executor != "inline":  # the generators of stages are closed by the thread that drops them
         assert not lost, lost
 
 
@@ -188,7 +188,7 @@ SWEEPS = [
 def test_at_every_point(
     name: str, executor: str, is_close: bool, lines: bool, with_state: bool, tried: Tried
 ) -> None:
-    """After either the state is that of the items the loop had, and the others come."""
+    """After each interrupt the state is after the loop's last item, and the others still come."""
     tried(goes_on, name, executor, is_close=is_close, lines=lines, with_state=with_state)
 
 
@@ -233,7 +233,7 @@ def goes_on(
 
 
 def test_what_is_held_back_for_a_fork_goes_on_after_an_interrupt() -> None:
-    """Or nobody could be interrupted any more, nor a thread of ours begin to work."""
+    """Otherwise nothing could be interrupted any more, and none of our threads could work."""
     for number in count(1):
         at = At(number, interrupt, lines=True)
         with suppress(Interrupt), at, forking(tell=False), without_interrupts():

@@ -1,4 +1,4 @@
-"""Every executor gives the same items and, byte for byte, the same states; any goes on from any."""
+"""Every executor yields equal items and, byte for byte, equal states, which any other resumes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ON_ERROR = {kind: st.sampled_from(["raise", "skip"]) for kind in GRAPHS} | {
 def holds(
     pipeline: lz.Pipeline[Any], one: lz.Executor, other: lz.Executor, cut: int, on_error: Any
 ) -> None:
-    """In one go, left and entered again, and from a state on under another executor."""
+    """In one go, closed and reopened, and from a state on under a different executor."""
     expected = trace(pipeline, on_error=on_error)
     cut = min(cut, len(expected) - 1)
     with lz.run(pipeline, executor=one, on_error=on_error) as run:

@@ -68,7 +68,7 @@ class Data:
 
 
 class Decoded(Data):
-    """As those of the package's readers are known by."""
+    """The names of records of the package's readers."""
 
     source_identity = "rows"
 
@@ -149,7 +149,7 @@ shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
 
 def delivered(run: lz.Run[Any]) -> tuple[Any, ...]:
-    """All that a run gives, and what it tells of it."""
+    """All items of a run, and its reports."""
     return list(run.with_state()), run.state, run.skipped.first
 
 
@@ -160,7 +160,7 @@ def counted(pair: tuple[Any, lz.State]) -> tuple[Any, ...]:
 
 
 def left_out_as_errors_are(pipeline: Any, executor: lz.Executor) -> list[Any]:
-    """The items and states of a run: those of one in which errors are in place of losses."""
+    """The items and states of a run, equal to those of a run with errors in place of losses."""
     expected = delivered(lz.run(pipeline, on_error="skip"))
     assert expected[-1]
     with lz.run(pipeline, executor=executor, on_error="skip") as run:

@@ -1,4 +1,4 @@
-"""Runs beside and within one another, and what they leave behind."""
+"""Runs next to and inside each other, and their leftovers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_nested_runs(outer: lz.Executor, inner: lz.Executor) -> None:
 
 
 def held() -> tuple[int, int, int]:
-    """Processes and threads of ours, open files."""
+    """Our processes and threads, and open files."""
     gc.collect()
     return len(workers()), threading.active_count(), len(os.listdir("/proc/self/fd"))
 
@@ -178,7 +178,7 @@ with lz.run(lz.source(range(9)) | lz.map(str), executor=lz.processes(start_metho
 
 
 def test_a_forked_process_that_closes_the_run_at_once_leaves_them_alone(tmp_path: Path) -> None:
-    """As where it collects garbage before it knows that it is another one."""
+    """As in a forked process that collects garbage before it knows that it was forked."""
     assert script(tmp_path, FORKED_AT_ONCE) == "1 2 3 4 5 6 7 8 0\n"
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: the run goes on."""
+"""Ctrl-C: the run continues."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_ctrl_c_in_the_consumer(executor: str, stage: str, tmp_path: Path) -> 
         try:
             out, error = process.communicate(timeout=SOON)
         finally:
-            process.kill()  # if it goes on, which nobody waits for
+            process.kill()  # if it continues, which nothing waits for
     assert (out.decode().strip(), error.decode()) == ("[0, 1, 2, 3, 4, 5]", "")
 
 
@@ -136,9 +136,9 @@ def test_interrupts_at_any_moment(executor: str, stage: str, tmp_path: Path) -> 
 
 
 def goes_on_after_interrupts(executor: str, stage: str, tmp_path: Path) -> None:
-    """After each the state is that of the last item which the loop had, and it goes on there.
+    """After each Ctrl-C the state is after the loop's last item, and the run continues there.
 
-    In a process of its own, whose other software has no locks that one may leave taken.
+    In a process of its own, whose other software has no locks that an interrupt may leave taken.
     """
     path = tmp_path / "script.py"
     path.write_text(AT_ANY_MOMENT.format(executor=executor, stage=stage))

@@ -1,4 +1,4 @@
-"""What once hung, cost more with each item ahead, or was kept from a user."""
+"""Regressions: hangs, costs that grew with prefetched items, errors kept from the user."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_both_sides_of_a_pipe_that_is_full(tmp_path: Path) -> None:
 
 
 def test_items_that_fill_the_pipe_to_a_worker() -> None:
-    """Which takes its time, and has its next task while it waits for nobody to read its items."""
+    """Meanwhile the worker gets its next task, and doesn't wait for its items to be read."""
 
     class Texts:
         def __iter__(self) -> Any:
@@ -97,9 +97,9 @@ def yes(x: Any) -> bool:
 
 
 def calls_per_item(executor: lz.Executor, n: int) -> Counter[str]:
-    """How often the consumer's thread calls functions for `n` items, by their names.
+    """How many times the consumer's thread calls functions for `n` items, by their names.
 
-    Of three times the one with the fewest: in the others it may have filled the buffer.
+    The lowest of three runs: in the others, the thread may have filled the buffer.
     """
     found: Counter[str] = Counter()
     counts: list[Counter[str]] = []
@@ -143,7 +143,7 @@ def large(x: int) -> Any:
 
 @pytest.mark.parametrize("buffer_size", [2, 8, 32])
 def test_large_arrays_are_alive_one_by_one_in_their_worker(buffer_size: int) -> None:
-    """Memory that many of them fill is given back, and faulted in anew for the next ones."""
+    """Memory that many items fill is returned, and faulted in again for the next ones."""
     executor = lz.processes(buffer_size=buffer_size, start_method="fork")
     with lz.run(lz.source(range(100)) | lz.map(large), executor=executor) as run:
         assert max(int(made[0]) for made in run) <= 1

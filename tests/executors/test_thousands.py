@@ -1,4 +1,4 @@
-"""Which of thousands of cheap items a worker died or hung at: those before it come."""
+"""Which of thousands of cheap items a worker died or hung at: earlier items come first."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def slow_behind_thousands(item: int) -> int:
 
 
 def test_slow_items_behind_thousands_are_not_late() -> None:
-    """Those of one task together take longer than each may."""
+    """The items of one task together take longer than each may."""
     executor = lz.processes(timeout=LATE, start_method="fork")
     runs = [
         lz.run(shape(slow_behind_thousands, MANY), executor=executor)
         for shape in (seekable, in_a_stream)
     ]
-    with runs[0], runs[1]:  # both wait at once
+    with runs[0], runs[1]:  # both wait simultaneously
         assert [*zip(*runs, strict=True)] == [(item, item) for item in range(MANY)]

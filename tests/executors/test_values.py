@@ -35,7 +35,7 @@ def test_executors_are_values(shown: str) -> None:
     assert hash(executor) == hash(SHOWN[shown]())
     assert executor == executor.public(**executor.arguments)
     assert [executor == make() for make in SHOWN.values()].count(True) == 1
-    with pytest.raises(AttributeError, match="is a value"):
+    with pytest.raises(AttributeError, match="is immutable"):
         executor.arguments = {}
     if "futures" not in shown:
         assert pickle.loads(pickle.dumps(executor)) == executor

@@ -1,4 +1,4 @@
-"""`Explanation`: each stage with its lanes, place, bytes and bounds, as text and HTML."""
+"""`Explanation`: each stage with its modes, place and bytes, as text and HTML."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def reads_and_starts_nothing(made: Any, executors: Iterable[Any]) -> None:
     assert {*workers()} <= before
 
 
-def test_lanes_are_those_that_a_stage_has_there() -> None:
+def test_modes_are_those_that_a_stage_has_there() -> None:
     table = lz.source(range(9)) | lz.shuffle(1000, seed=0) | lz.block_shuffle(4, seed=1)
-    lanes = [each.lanes for each in lz.explain(table | lz.filter(bool)).stages]
-    assert lanes == [("flow", "seek", "vectorized")] * 3 + [("flow",)]
-    assert [each.lanes for each in lz.explain(STREAM | lz.batch(2)).stages] == [("flow",)] * 2
+    modes = [each.modes for each in lz.explain(table | lz.filter(bool)).stages]
+    assert modes == [("flow", "seek", "vectorized")] * 3 + [("flow",)]
+    assert [each.modes for each in lz.explain(STREAM | lz.batch(2)).stages] == [("flow",)] * 2
 
 
 @pytest.mark.parametrize("width", [40, 79, 80, 99, 100, 200])

@@ -1,4 +1,4 @@
-"""What runs where: lines of at most 100 characters, of stages as they were written."""
+"""Where stages run: lines of at most 100 characters, of stages as they were written."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ mix(
 WORKERS = """\
   source([0, 1, 2, ...], name='web0')
   | shuffle(seed=0) | repeat()
-  | flat_map(iter)                   in 4 threads, each item with what comes of it; 6 items ahead
-  shuffle(buffer_size=1000, seed=0)  in one thread beside the consumer; nothing ahead
+  | flat_map(iter)                   in 4 threads, each input with its outputs; prefetch 6
+  shuffle(buffer_size=1000, seed=0)  in one separate thread, in order; no prefetch
   source([0, 1, 2, ...], name='web1')
   | shuffle(seed=0) | repeat()
-  | flat_map(iter)                   in 4 threads, each item with what comes of it; 6 items ahead
-  shuffle(buffer_size=1000, seed=1)  in one thread beside the consumer; nothing ahead
-mix(..., (1, 2), seed=0)             in one thread beside the consumer; nothing ahead
-map(tokens)                          in 4 threads, item by item; 6 items ahead
-batch(32, collate=...)               in one thread beside the consumer; nothing ahead
-collate=tokens                       in 4 threads, item by item; 9 items ahead"""
+  | flat_map(iter)                   in 4 threads, each input with its outputs; prefetch 6
+  shuffle(buffer_size=1000, seed=1)  in one separate thread, in order; no prefetch
+mix(..., (1, 2), seed=0)             in one separate thread, in order; no prefetch
+map(tokens)                          in 4 threads, item by item; prefetch 6
+batch(32, collate=...)               in one separate thread, in order; no prefetch
+collate=tokens                       in 4 threads, item by item; prefetch 9"""
 
 
 def test_many_joined_pipelines_are_summed_up() -> None:
@@ -72,16 +72,16 @@ def test_many_joined_pipelines_are_summed_up() -> None:
     lines = re.sub(r"\n  \| ", " | ", said).split("\n")
     assert len(lines) == 8
     assert lines[5].startswith("  source(range(0, 6), name='s6') | map(tokens)")
-    assert lines[5].endswith("  in 2 processes, each item from its own state; 5 items ahead")
+    assert lines[5].endswith("  in 2 processes, by random access; prefetch 5")
     assert lines[6].split() == ["...", "and", "so", "on,", "for", "1000", "pipelines"]
-    assert lines[7].endswith("in one process beside the consumer; 4 items ahead")
+    assert lines[7].endswith("in one separate process, in order; prefetch 4")
 
 
 def test_a_mixture_is_laid_out_and_its_batches_are_shown_as_written() -> None:
     assert lz.explain(mixture(), lz.threads(4)).layout == WORKERS
     assert lz.explain(mixture()).layout == (
         MIXTURE + " | map(tokens) | batch(32, collate=tokens)"
-        "  in the consumer's thread, when asked for; nothing ahead"
+        "  in the consumer's thread, on demand; no prefetch"
     )
 
 
@@ -93,7 +93,7 @@ def test_long_pipelines_go_on_in_the_next_line() -> None:
         "| filter(bool) | map(tokens)",
         "| batch(2, collate=tokens) | repeat()",
         "| sliding_window(3, stride=2) | map(tokens)"
-        "  in the consumer's thread, when asked for; nothing ahead",
+        "  in the consumer's thread, on demand; no prefetch",
     ]
 
 
@@ -103,12 +103,12 @@ def test_a_long_stage_has_its_place_below() -> None:
     lines = lz.explain(pipeline, lz.threads(2)).layout.split("\n")
     assert lines[0].startswith("columns(aaaaaaaaaaaa=[1, 2], ")
     assert lines[1:] == [
-        "                 in 2 threads, each item from its own state; 4 items ahead",
-        "take_while(len)  in one thread beside the consumer; nothing ahead",
-        "map(str)         in 2 threads, item by item; 7 items ahead",
+        "                 in 2 threads, by random access; prefetch 4",
+        "take_while(len)  in one separate thread, in order; no prefetch",
+        "map(str)         in 2 threads, item by item; prefetch 7",
     ]
     assert lz.explain(lz.columns(**names), lz.threads()).layout.split("\n")[1] == (
-        "  in one thread, each item from its own state; 3 items ahead"
+        "  in one thread, by random access; prefetch 3"
     )
 
 

@@ -1,4 +1,4 @@
-"""What `explain` says of several ranks: which stages each runs for all items, and what to do."""
+"""`explain` for several ranks: the stages that each runs for all items, and the advice."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_without_ranks_nothing_is_said_of_them() -> None:
 def test_the_figures_are_those_of_the_ranks() -> None:
     text = " ".join(str(lz.explain(streamed(lambda _: str, SHARD), ranks=64)).split())
     assert (
-        "Each of 64 ranks makes all items of source, map, filter, sliding_window and scan: 64 "
+        "Each of 64 ranks computes all items of source, map, filter, sliding_window and scan: 64 "
         "times the work and 1,536 source items read in an epoch of 24. Shared, source, map and "
         "filter would run once: 1/64 on each rank, which would receive the other 63/64 of the "
         "results. Each rank would still run sliding_window and scan for all items."

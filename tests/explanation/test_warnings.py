@@ -1,4 +1,4 @@
-"""What `explain` warns of: each warning where it belongs, and not where a pipeline is close."""
+"""The warnings of `explain`: each for its cases, and not for similar pipelines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def half(pipeline: lz.Pipeline[Any], *, behind: Any, remainder: Any = None) -> l
 )
 def test_states_of_one_rank_alone_are_warned_of(pipeline: lz.Pipeline[Any], stage: str) -> None:
     assert (
-        f"each rank has a state of its own, for ranks are at different places behind {stage}:"
+        f"each rank has its own state, because ranks are at different positions after {stage}:"
         in (warned(pipeline))
     )
 
@@ -60,7 +60,7 @@ def test_states_of_one_rank_alone_are_warned_of(pipeline: lz.Pipeline[Any], stag
     ],
 )
 def test_states_of_all_ranks_are_not(pipeline: lz.Pipeline[Any]) -> None:
-    assert "state of its own" not in warned(pipeline)
+    assert "its own state" not in warned(pipeline)
 
 
 def warned(pipeline: lz.Pipeline[Any], executor: lz.Executor | None = None) -> str:
@@ -84,7 +84,7 @@ def test_a_subset_that_changes_with_the_epoch_is_warned_of(
     assert sorted(map(str, first)) != sorted(map(str, second))
     for executor in (None, lz.threads(2)):
         said = lz.explain(pipeline, executor).warnings[0]
-        assert said.startswith(f"{cut} gives another subset in each epoch, for ")
+        assert said.startswith(f"{cut} yields a different subset in each epoch, because ")
         assert "shuffle(" in said
         assert f"to keep one subset, put {cut[:4]} before" in said
 
@@ -120,7 +120,7 @@ CASES = {
             NUMBERS | lz.bucket_batch(2, key=abs, window_size=4, seed=0) | lz.shuffle(4, seed=1),
         ],
     ),
-    "draw the same numbers": (
+    "draw the same random numbers": (
         [
             SHUFFLED | lz.shuffle(seed=0),
             lz.zip(SHUFFLED, lz.source(range(20)) | lz.shuffle(seed=0)),
@@ -142,11 +142,11 @@ CASES = {
             STREAM | SHARD,
         ],
     ),
-    "there is no random access behind it": (
+    "there is no random access after it": (
         [NUMBERS | lz.filter(bool) | SHARD, NUMBERS | lz.flat_map(range) | lz.batch(2) | SHARD],
         [NUMBERS | SHARD | lz.filter(bool), SHUFFLED | lz.repeat() | SHARD],
     ),
-    "with workers, every rank reads all that comes before mix(...), for": (
+    "with workers, every rank reads all items before mix(...), including": (
         [RANDOM | lz.map(str) | SHARD, RANDOM | lz.map(str) | lz.repeat() | SHARD],
         [
             RANDOM | SHARD,
@@ -156,7 +156,7 @@ CASES = {
             NUMBERS | lz.filter(bool) | SHARD,
         ],
     ),
-    "never begins again": (
+    "never starts again": (
         [lz.count() | lz.repeat(), NUMBERS | lz.repeat() | lz.map(str) | lz.repeat(2)],
         [lz.count() | lz.take(5) | lz.repeat(), NUMBERS | lz.repeat(2) | lz.repeat()],
     ),
@@ -180,8 +180,8 @@ def test_stages_that_draw_the_same_do_so() -> None:
 def test_many_that_draw_the_same_are_one_warning() -> None:
     several = lz.mix([SHUFFLED] * 50, [1] * 50, seed=1)
     assert lz.explain(several).warnings == (
-        "50 stages draw the same numbers, by the same seed: shuffle(seed=0) as stages 1[0].2, "
-        "1[1].2, 1[2].2, ...; give each a seed of its own",
+        "50 stages draw the same random numbers, because they have the same seed: "
+        "shuffle(seed=0) as stages 1[0].2, 1[1].2, 1[2].2, ...; use a different seed for each",
     )
 
 
@@ -189,7 +189,7 @@ def test_a_function_without_a_name_is_warned_of_where_no_worker_gets_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pipeline = NUMBERS | lz.map(lambda x: x)
-    text = "<lambda> in map has no name that a worker could import"
+    text = "<lambda> in map has no name that a worker can import"
     spawn = lz.processes(2, start_method="spawn")
     assert text not in warned(pipeline, spawn)
     monkeypatch.setitem(sys.modules, "cloudpickle", None)

@@ -1,4 +1,4 @@
-"""Errors in the user's functions: told where, nothing lost, and the same item tried again."""
+"""Errors in the user's functions: located, without losing items, and the same item tried again."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def no_six(item: Any) -> Any:
 
 def again(error: BaseException) -> Callable[[lz.Pipeline[Any]], Any]:
     """What a note says makes the item again."""
-    (note,) = [each for each in error.__notes__ if "makes it again" in each]
-    call, _, state = note.removeprefix("lazyckpt: ").partition(" makes it again; state = ")
+    (note,) = [each for each in error.__notes__ if "recomputes it" in each]
+    call, _, state = note.removeprefix("lazyckpt: ").partition(" recomputes it; state = ")
     return lambda pipeline: eval(call, {"lz": lz, "pipeline": pipeline, "state": eval(state)})
 
 

@@ -1,4 +1,4 @@
-"""What is left out, as part of the state: counted once, however often it is met."""
+"""Skipped records as a part of the state: counted once, however many times they are met."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def told_with_states(run: lz.Run[Any]) -> Iterator[Any]:
 
 
 def walk(pipeline: lz.Pipeline[Any], state: str | None = None) -> list[Any]:
-    """Every item with the state after it and what was left out, and so at the end."""
+    """Every item with the state and the skipped records after it, and the same at the end."""
     run = lz.run(pipeline, state, on_error="skip")
     found = [*told_with_states(run)]
     return [*found, (None, run.state.to_json(), run.skipped, run.skipped.first)]
@@ -49,7 +49,7 @@ def fine(x: int) -> bool:
 
 
 def windowed(batch_size: int, predicate: Any = fine) -> lz.Pipeline[Any]:
-    """With a window behind what leaves some out."""
+    """With a window after the stage that skips some."""
     line = lz.source(range(40)) | lz.filter(predicate) | lz.block_shuffle(9, seed=1) | lz.repeat(2)
     return line | lz.batch(batch_size)
 
@@ -120,7 +120,7 @@ def test_stages_that_others_came_before_number_anew() -> None:
     assert (found.skipped, found.skipped.first) == (int(state.skipped), state.skipped.first)
     run = lz.run(longer, lz.State.from_json(found.to_json()), on_error="skip")
     assert list(run)
-    assert 12 <= run.skipped <= 14  # those of the block that is read again count twice
+    assert 12 <= run.skipped <= 14  # the records of the block that is read again count twice
 
 
 def test_a_flat_state_has_the_same_shape_from_the_beginning() -> None:

@@ -1,4 +1,4 @@
-"""Which call of a task is under way, and errors in place of some."""
+"""The call of a task that is in progress, and errors in place of some calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes as states, guided by what code they reach. It finds what raises no error of ours, or hangs.
+"""Bytes as states, guided by the code they reach, to find foreign errors and hangs.
 
 `pip install -e ".[test]" atheris && python tests/fuzz/states.py -max_total_time=600`
 """

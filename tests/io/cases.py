@@ -38,7 +38,7 @@ def written(contents: Sequence[bytes], suffix: str) -> lz.io.Files:
 
 
 def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
-    """That a reader gives these rows, in every way there is, and keeps all laws."""
+    """Assert that a reader yields these rows in every mode, and keeps all laws."""
     check_reached(rows, expected)
     expected = list(expected)
     for step in (1, 2, 3):
@@ -64,7 +64,7 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
 
 
 def check_reached(rows: Any, expected: Sequence[Any]) -> None:
-    """That a reader gives these rows in order, by index, shuffled, resumed and in batches."""
+    """Assert that a reader yields these rows: in order, by index, shuffled, resumed, in batches."""
     count, expected = len(expected), list(expected)
     assert len(rows) == count
     assert equal(list(rows), expected)
@@ -86,10 +86,10 @@ def check_reached(rows: Any, expected: Sequence[Any]) -> None:
 def check_good_rows(
     rows: lz.io.Rows[Any], expected: Sequence[Any], message: str | None = None
 ) -> None:
-    """Check rows in order, by number, shuffled and resumed; None stands for one that is bad.
+    """Check rows in order, by number, shuffled and resumed; None stands for a bad row.
 
-    The errors of all bad ones have the message, or name the file; that of the first one comes
-    however rows are read.
+    The errors of all bad rows have the message, or name the file. In every mode, the error of the
+    first one is raised.
     """
     assert len(rows) == len(expected)
     good = [row for row in expected if row is not None]
@@ -115,7 +115,7 @@ def check_good_rows(
 
 
 def check_columns(rows: lz.Pipeline[Any]) -> None:
-    """That a batch which is made by the column is the one that its rows make."""
+    """Assert that a batch made by the column equals the batch made of its rows."""
     stacked = rows | lz.batch(3, collate=lz.stack)
     for number, some in enumerate(rows | lz.batch(3)):
         try:
@@ -128,7 +128,7 @@ def check_columns(rows: lz.Pipeline[Any]) -> None:
 
 
 def check_spans(rows: lz.io.Rows[Any]) -> None:
-    """That rows stand in their files in order: apart, in a block with others, or sliding."""
+    """Assert that rows have the order of their files: alone, in a block with others, or sliding."""
     places = [rows.locate(i) for i in range(len(rows))]
     order = [file.path for file in rows.files]
     assert places == sorted(places, key=lambda at: (order.index(at.path), at.record))
@@ -146,7 +146,7 @@ def check_spans(rows: lz.io.Rows[Any]) -> None:
 
 
 def in_fork(act: Callable[[], object]) -> int:
-    """The exit status of a fork that acts: what that gives, and a signal's number below zero."""
+    """The exit status of a fork that calls a function: its result, or minus a signal's number."""
     if not (child := os.fork()):
         status = 255
         try:
@@ -159,9 +159,9 @@ def in_fork(act: Callable[[], object]) -> int:
 
 
 def is_killed(act: Callable[[], object], number: int, when: str) -> bool:
-    """Whether a fork that acts moves so many files, and so is killed with the last of them.
+    """Return whether a forked process moves so many files, and is killed at the last of them.
 
-    Before it is moved, after that, or before with its file cut: "amid".
+    `when` is before the move, after it, or "amid": before the move, with its file cut.
     """
 
     def acting() -> None:

@@ -16,7 +16,7 @@ from tests.io.tables import tables, write
 
 
 class Contents(NamedTuple):
-    """Files by name, in order, the rows of all, and what the reader is given for them."""
+    """Files by name, in order, the rows of all, and the arguments of the reader."""
 
     files: dict[str, bytes]
     rows: list[Any]
@@ -154,7 +154,7 @@ def arrays(draw: st.DrawFn, suffix: str, write: Any) -> Contents:
 
 @st.composite
 def documents(draw: st.DrawFn) -> Contents:
-    """Tokens, with an index beside them."""
+    """Tokens, with an index next to them."""
     files = draw(in_files(st.lists(st.integers(0, 99), min_size=1, max_size=4)))
     rows = [np.array(document, "<u2") for document in all_of(files)]
     return Contents(formats.megatron(files), rows)

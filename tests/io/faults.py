@@ -1,6 +1,6 @@
-"""Files that can't be read, or of which some records can't, and what their errors say.
+"""Files that can't be read, or with records that can't, and their errors.
 
-What a reader is given for them comes last.
+The arguments of a reader come last.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tests.io.formats import (
 )  # fmt: skip
 from tests.io.odd import NESTED, VIEW, llm_c, of_mosaic
 
-_ONE = "it is one value of JSON, and no lines of it"
-_LLM_C = r"000\.bin begins with .*llm\.c: give offset=1024"
+_ONE = "it is a single JSON value, not JSON lines"
+_LLM_C = r"000\.bin begins with .*llm\.c: pass offset=1024"
 _SAMPLES = [{"txt": b"a" * 600, "cls": b"1"} for _ in range(3)]  # 2,560 bytes each
 _ARCHIVE = archive(members_of(_SAMPLES))
 _ROWS = [{"__key__": f"d/{n}", **row} for n, row in enumerate(_SAMPLES)]
@@ -48,7 +48,7 @@ _SHARDS = [[{"text": f"{n}", "number": n} for n in some] for some in (range(2), 
 _ROWID, _Z, _D = {"key": "rowid"}, {"columns": ["z"]}, {"columns": ["b.d"]}
 
 
-_NAMES = "columns must be a list of names"
+_NAMES = "columns must be a list of column names"
 _OTHERS = "columns must be a list of different names or None"
 
 
@@ -115,25 +115,25 @@ DAMAGED: dict[str, list[tuple[Any, ...]]] = {
         (b'a,"b\n1,2\n', r"000\.csv: .*unexpected end of data"),
     ],
     "tar": [
-        (_endless(), "it doesn't begin with a header of tar"),
+        (_endless(), "it doesn't begin with a tar header"),
         *(
-            (_with_index(bounds), r"/0\.tar\.idx: no index of .*0\.tar, or of an")
+            (_with_index(bounds), r"/0\.tar\.idx: not an index of .*0\.tar, or of a")
             for bounds in ([], [0], [5, 9], [0, 1024, 512], [0, 10**9])
         ),
     ],
     "arrow": [
-        (_growing(), r"000\.arrow: what a dictionary holds changes behin"),
-        ({"0.feather": b"FEA1" + bytes(50) + b"FEA1"}, r"0\.feather: it is of Feather's version 1"),
+        (_growing(), r"000\.arrow: a dictionary changes after record batch"),
+        ({"0.feather": b"FEA1" + bytes(50) + b"FEA1"}, r"0\.feather: it is Feather version 1"),
     ],
     "bin": [
-        (b"123", r"000\.bin: 3 bytes are no whole number of uint16"),
-        (llm_c(), "no whole number of uint16", {"offset": 5000}),
-        (llm_c(49), r"000\.bin: its header says 50 tokens, and it has", {"offset": 1024}),
+        (b"123", r"000\.bin: 3 bytes are not a whole number of uint16"),
+        (llm_c(), "not a whole number of uint16", {"offset": 5000}),
+        (llm_c(49), r"000\.bin: its header says 50 tokens, but it has", {"offset": 1024}),
     ],
     "documents": [
-        (_beside(megatron_index([7, 7]) + bytes(1)), r"000\.idx: it is cut, or of another format"),
+        (_beside(megatron_index([7, 7]) + bytes(1)), r"000\.idx: it is cut, or of a diff"),
         *(
-            (_beside(megatron_index([2, 1]), size), r"000\.idx: its sequences aren't those of ")
+            (_beside(megatron_index([2, 1]), size), r"000\.idx: its sequences don't fit ")
             for size in (2, 4)
         ),
         *(
@@ -153,20 +153,20 @@ DAMAGED: dict[str, list[tuple[Any, ...]]] = {
         *(
             (mds(_SHARDS, **change), message)
             for change, message in [
-                ({"samples": 4}, r"00001\.mds: index\.json says 4 samples, and it has 3"),
+                ({"samples": 4}, r"00001\.mds: index\.json says 4 samples, but it has 3"),
                 ({"column_sizes": [None, 8]}, r"index\.json: .*'number' of 'int32' can't have 8"),
                 ({"format": "json"}, r"index\.json: .*must be of MDS's version 2, got \('json',"),
                 ({"column_names": ["a", "a"]}, r"index\.json: .*columns must have different na"),
-                ({"column_encodings": ["str"]}, r"index\.json: no list of shards that is read: "),
-                ({"raw_data": {}}, r"index\.json: no list of shards that is read: "),
-                ({"raw_data": {"basename": "shard.00001.mds", "bytes": 9}}, "says 9 bytes, and "),
+                ({"column_encodings": ["str"]}, r"index\.json: not a valid list of shards: "),
+                ({"raw_data": {}}, r"index\.json: not a valid list of shards: "),
+                ({"raw_data": {"basename": "shard.00001.mds", "bytes": 9}}, "says 9 bytes, but "),
             ]
         ),
         *(
-            (_unsized(lambda found, size=size: found[:size]), "no shard, or it is cut: ")
+            (_unsized(lambda found, size=size: found[:size]), "not a shard, or it is cut: ")
             for size in (0, 3, 4, 20, 40)
         ),
-        (_unsized(lambda found: found + b"x"), "no shard, or it is cut: "),
+        (_unsized(lambda found: found + b"x"), "not a shard, or it is cut: "),
     ],
     "sqlite": [
         ({"a.db": VIEW}, r"a\.db: no such table: other: SELECT", {"query": "other"}),
@@ -185,23 +185,23 @@ _HEADS = {
 _KINDS = {"gzip": gzip, "zstd": zstd.compress, "xz": lzma.compress, "bz2": bz2.compress}
 COMPRESSED = [
     *(
-        ({f"0.{suffix}": b"1\n"}, rf"0\.{suffix}.* isn't read; compress it as \.gz or ")
+        ({f"0.{suffix}": b"1\n"}, rf"0\.{suffix}.* is not supported; compress it as \.gz or ")
         for suffix in ("lz4", "br", "Z", "zip", "7z")
     ),
     *(
-        ({f"0.{name}": head + bytes(600)}, rf"{_FIRST} as \.{kind}, which isn't read")
+        ({f"0.{name}": head + bytes(600)}, rf"{_FIRST} as \.{kind}, which is not supported")
         for name in ("txt", "gz", "tar")
         for kind, head in _HEADS.items()
     ),
 ]
 OTHERWISE = [
-    ({name: compress(b"1\n2\n")}, f"/{name}: {_FIRST} by {kind}, which its name must say")
+    ({name: compress(b"1\n2\n")}, f"/{name}: {_FIRST} by {kind}; rename it with that suffix")
     for name, own in {"0.txt": "", "0.gz": "gzip", "0.zst": "zstd"}.items()
     for kind, compress in _KINDS.items()
     if kind != own
 ]
 
-# Of files that can't be opened with what is given: ArgumentError.
+# Files that can't be opened with these arguments: ArgumentError.
 UNFIT: dict[str, list[tuple[Any, ...]]] = {
     "text": [
         *COMPRESSED,
@@ -211,7 +211,7 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
         ({"0.xz": b"1\n"}, r"\.xz has no random access.*iter_text"),
         (b"1\n", "encoding must be an encoding in which", {"encoding": "utf-16"}),
         (b"1\n", "encoding must be", {"encoding": "no-such"}),
-        (b"1\n", "errors must be one of Python's ways", {"errors": "loose"}),
+        (b"1\n", "errors must be one of Python's error handlers", {"errors": "loose"}),
         (b"1\n", "max_record_bytes must be an int >= 1", {"max_record_bytes": 0}),
         (b"1\n", "compression must be 'infer', 'none', 'gzip' or 'zstd'", {"compression": "xz"}),
         (b"1\n", "executor must be", {"executor": 4}),
@@ -228,7 +228,7 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
         (b"1\n", _OTHERS, {"columns": ["a", "a"]}),
         (b"1\n", "delimiter must be one ASCII character", {"delimiter": "||"}),
         (b"1\n", "quotechar must be one ASCII character or None", {"quotechar": "\n"}),
-        (b"a,a\n", "need names of their own.*skip_lines=1 gives them"),
+        (b"a,a\n", "must have different names.*skip_lines=1 renames them"),
     ],
     "tfrecord": [
         (gzip(_RECORDS), r'000\.tfrecord: .* or compression="gzip"'),
@@ -247,8 +247,8 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
         (_tables(NESTED), _NAMES, {"columns": []}),
         (_tables(NESTED), _NAMES, {"columns": [1]}),
         (_tables(NESTED), "cache_bytes must be an int >= 0", {"cache_bytes": -1}),
-        (_tables(NESTED), r"filters must be as .*\('a', '~', 1\)\]", {"filters": [("a", "~", 1)]}),
-        (_tables(NESTED), "filters must be as", {"filters": 3}),
+        (_tables(NESTED), r"must look like .*\('a', '~', 1\)\]", {"filters": [("a", "~", 1)]}),
+        (_tables(NESTED), "filters must look like", {"filters": 3}),
     ],
     "npy": [
         *(
@@ -261,40 +261,40 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
         (_array(range(4)), "length must be an int >= 1 or None", {"length": 0}),
         (_array(range(4)), "dtype must be a type of numbers, such as 'uint16'", {"dtype": "text"}),
         (_array(range(4)), "name must be a str", {"name": 3}),
-        (_array(range(4)), "stride=2 is given, and no length", {"length": None, "stride": 2}),
+        (_array(range(4)), "stride=2 needs length", {"length": None, "stride": 2}),
     ],
     "npz": [
         (saved(lambda out: np.savez(out, x=[1], y=[2])), r"name must be .* one of \['x', 'y'\]"),
         (saved(lambda out: np.savez_compressed(out, x=[1])), r"'x' in .*000\.npz is compressed: "),
     ],
     "bin": [
-        (b"1234", r"000\.bin doesn't say .*: give dtype=", {"dtype": None}),
-        (b"1234", r"000\.bin doesn't say where documents end: give length", {"length": None}),
+        (b"1234", r"000\.bin doesn't store .*: pass dtype=", {"dtype": None}),
+        (b"1234", r"000\.bin doesn't store where documents end: pass length", {"length": None}),
         (llm_c(), _LLM_C),
         (llm_c(49), _LLM_C),
     ],
-    "documents": [(megatron([[[1]]]), r"\.idx says where tokens are; offset=2 too", {"offset": 2})],
+    "documents": [(megatron([[[1]]]), r"\.idx defines .*; remove offset=2", {"offset": 2})],
     "mds": [
-        (mds(_SHARDS, column_encodings=["bytes", "int32"]), r"have one layout, got .*00001\.mds "),
+        (mds(_SHARDS, column_encodings=["bytes", "int32"]), r"the same layout, got .*00001\.mds "),
         (mds(_SHARDS[:1], column_encodings=["str", "int32x"]), "'number' .* encoded as 'int32x'"),
-        ({"index.json": b'{"shards": []}'}, r"files must be the index\.json of folders"),
-        (of_mosaic("none"), "'pkl', which is not read here: it may execute"),
+        ({"index.json": b'{"shards": []}'}, r"files must include an index\.json"),
+        (of_mosaic("none"), "'pkl', which is not supported: it may execute"),
         (of_mosaic("none"), "no column 'other' in ", {"columns": ["other"]}),
         (of_mosaic("bz2"), r"00000\.mds\.bz2: \.bz2 has no random acc", {"columns": ["str"]}),
     ],
     "sqlite": [
-        ({"a.db": database([(1, 1), (1, 2)])}, "key must be of different values, and 1 is"),
-        ({"a.db": database([(1, 1), (None, 2)])}, "key must be of different values, and None is"),
+        ({"a.db": database([(1, 1), (1, 2)])}, "key must be unique and not NULL, but 1 is"),
+        ({"a.db": database([(1, 1), (None, 2)])}, "key must be unique and not NULL, but None is"),
         (
             {"a.db": database([("a", 1), ("A", 2), ("a", 3)], "k TEXT COLLATE NOCASE, v")},
-            "key must be of different values, and 'a' is",
+            "key must be unique and not NULL, but 'a' is",
         ),
         ({"a.db": VIEW}, r"a\.db.*key='rowid'", {"query": "seen", **_ROWID}),
         ({"a.db": VIEW}, "query must be a str that isn't empty", {"query": " "}),
     ],
 }  # fmt: skip
 
-# Rows of files, None where an error names the record.
+# Rows of files, None if an error names the record.
 BAD: dict[str, list[tuple[Any, ...]]] = {
     "text": [
         (
@@ -305,14 +305,14 @@ BAD: dict[str, list[tuple[Any, ...]]] = {
     "jsonl": [
         (b"1\n{\n3\n", [1, None, 3], r"record 1 at byte 2 of .*/000\.jsonl.*: "),
         (b"[NaN]\n1\n", [None, 1], "record 0 at byte 0 of "),
-        (b"[-Infinity]\n1\n", [None, 1], "-Infinity is no JSON", {"loads": text.plain_loads}),
+        (b"[-Infinity]\n1\n", [None, 1], "-Infinity is not JSON", {"loads": text.plain_loads}),
         ('"é"\n1\n'.encode("latin-1"), [None, 1], "record 0 at byte 0 of "),
     ],
     "csv": [
         (b"x,y\n0,0\n" + end, [{"x": "0", "y": "0"}, None], f"record 1 at byte 8 of .*: .*{reason}")
         for end, reason in [
-            (b"1", "1 fields, and there are 2 columns"),
-            (b"1,2,3", "3 fields, and there are 2 columns"),
+            (b"1", "1 fields, but there are 2 columns"),
+            (b"1,2,3", "3 fields, but there are 2 columns"),
             (b"1,\xff", "can't decode byte 0xff"),
             (b'1,"2', "unexpected end of data"),
             (b'1,"2"3', "',' expected after '\"'"),

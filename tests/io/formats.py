@@ -1,4 +1,4 @@
-"""How files of each format are written."""
+"""Writers of files of each format."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def sparse(form: int, size: int = 8) -> bytes:
         info.size = 1
         made.addfile(info, io.BytesIO(b"7"))
     found = bytearray(out.getvalue())
-    if form == tarfile.GNU_FORMAT:  # its map, of which one span is in the header and one behind
+    if form == tarfile.GNU_FORMAT:  # its map: one span is in the header, one after it
         spans = [b"%011o\0%011o\0" % pair for pair in ((5, 3), (size, 0))]
         found[156:157] = tarfile.GNUTYPE_SPARSE
         found[386 : 386 + 24] = spans[0]
@@ -136,7 +136,7 @@ def _masked(data: bytes) -> bytes:
 
 
 def saved(write: Callable[[Any], Any]) -> bytes:
-    """What is written to a file."""
+    """The bytes that are written to a file."""
     out = io.BytesIO()
     write(out)
     return out.getvalue()
@@ -150,7 +150,7 @@ def ipc(
     codec: str | None = None,
     empty: int = 0,
 ) -> None:
-    """Write a table in record batches of so many rows, before each some that have none."""
+    """Write a table in record batches of so many rows, some empty batches before each."""
     with made(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
         for batch in table.to_batches(size):
             for _ in range(empty):
@@ -170,7 +170,7 @@ def in_batches(batches: Sequence[Any], made: Any = pa.ipc.new_file) -> bytes:
 
 
 def megatron(files: Sequence[Sequence[Sequence[int]]]) -> dict[str, bytes]:
-    """Documents of one sequence each, with an index beside them."""
+    """Documents of one sequence each, with an index next to them."""
     found = {}
     for number, documents in enumerate(files):
         tokens = np.array([t for document in documents for t in document], "<u2")
@@ -185,7 +185,7 @@ _MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
 def megatron_index(
     lengths: Sequence[int], documents: Sequence[int] | None = None, kind: str = "<u2"
 ) -> bytes:
-    """The index of sequences of such lengths, each a document or as it is given where they end."""
+    """The index of sequences of such lengths, each a document, or with documents' ends as given."""
     ends = range(len(lengths) + 1) if documents is None else documents
     starts = np.cumsum([0, *lengths])[:-1] * np.dtype(kind).itemsize
     return (
@@ -254,6 +254,6 @@ def statements(*given: str) -> bytes:
 
 
 def compressed(content: bytes, kind: str, size: int) -> bytes:
-    """Content in pieces of so many bytes, each compressed for itself."""
+    """Content in pieces of so many bytes, each compressed separately."""
     pieces = [content[start : start + size] for start in range(0, len(content), size)]
     return b"".join(map(COMPRESSIONS[kind][1], pieces or [b""]))

@@ -1,4 +1,4 @@
-"""What readers are held to, whatever the format: each law takes one of the table."""
+"""Laws of readers of all formats: each law takes one format of the table."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def in_memory(found: Contents) -> str:
 
 
 def opened(form: Format, place: str | None = None, **options: Any) -> lz.io.Rows[Any]:
-    """The rows of the example, or of files in a folder, with an index that is built anew."""
+    """The rows of the example, or of files in a folder, with an index that is built again."""
     place = put(form.example) if place is None else place
     return form.read(f"{place}/{form.pattern}", **{"index_dir": folder()} | options)
 
@@ -158,7 +158,7 @@ def workers_build_the_index(form: Format) -> None:
 
 
 def workers_give_the_rows(formats: Mapping[str, Format], executor: lz.Executor) -> None:
-    """Of all formats in one run; some shuffled, and all by the block where there are blocks."""
+    """All formats in one run: some shuffled, and all by the block if they have blocks."""
     rows = [opened(form) for form in formats.values()]
     orders = [each | lz.shuffle(seed=0) | lz.take(5) for each in rows]
     blocks = [each for each in rows if getattr(each, "block_starts", None) is not None]
@@ -246,7 +246,7 @@ def a_file_that_changes_is_named(form: Format) -> None:
                 patch.setattr(storage, "_local", LocalStorage())  # which has nothing open
                 run = lz.run(rows | stage, state)
                 message = f"^{re.escape(path)} (changed|is gone) since"
-                if form.compression and stage is stages[0]:  # what was decompressed may be kept
+                if form.compression and stage is stages[0]:  # decompressed pieces may be kept
                     with suppress(lz.SourceChanged):
                         assert equal(list(run), form.example.rows[-1:])
                 elif not form.compression:
@@ -276,7 +276,7 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
 
 
 def attempt(act: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """What is made, or the error that the library has raised."""
+    """The result, or the error that the library has raised."""
     try:
         return act(), None
     except (lz.PipelineError, FileNotFoundError) as error:

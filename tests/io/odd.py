@@ -1,4 +1,4 @@
-"""Files as few write them, their rows, and what a reader is given for them, by format."""
+"""Unusual files, their rows, and the reader's arguments, by format."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def documents(rows: list[list[int]], index: bytes, kind: str = "<u2") -> tuple[A
 
 
 def llm_c(count: int = 50) -> bytes:
-    """A file of plain numbers behind a header that says 50 of them, as llm.c writes it."""
+    """A file of plain numbers after a header that says 50 of them, as llm.c writes it."""
     header = np.zeros(256, "<i4")
     header[:3] = 20240520, 1, 50
     return header.tobytes() + np.arange(count, dtype="<u2").tobytes()
@@ -112,7 +112,7 @@ def _big_endian(made: Any) -> tuple[Any, ...]:
     field = table + _number(content, table - _number(content, table) + 4 + 2 * slot, 2)
     schema = field + _number(content, field)
     one = next(at for at in range(schema, len(content), 2) if _number(content, at, 2) == 1)
-    where = schema - _number(content, schema) + 4  # of what it says first
+    where = schema - _number(content, schema) + 4  # of the count that its header says
     content[where : where + 2] = (one - schema).to_bytes(2, "little")
     opened = pa.ipc.open_stream if is_stream else pa.ipc.open_file
     assert opened(bytes(content)).read_all()["x"].to_pylist() == values * 2

@@ -19,7 +19,7 @@ MDS = {
 
 
 def mds_sample(n: int) -> dict[str, Any]:
-    """Sample number `n` of MDS, as it was written, without its images and what is pickled."""
+    """Sample number `n` of MDS, as it was written, without its images and pickled values."""
     return {
         "bytes": bytes(range(n)),
         "str": "ä" * n,

@@ -31,7 +31,7 @@ from tests.io.tables import write
 
 
 class Fault(NamedTuple):
-    """Files that can't be opened; if they have rows, those of which an error says that are None."""
+    """Files that can't be opened; if they have rows, None stands for a row that raises."""
 
     found: Contents
     message: str
@@ -40,22 +40,22 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A format, and what laws need to know of it.
+    """A format, with the facts that laws need.
 
     - `reader`: the name of its reader
-    - `pattern`: the files that it is given
+    - `pattern`: the pattern of its files
     - `random`: random files
-    - `example`: files that are always the same, two where there may be several
-    - `odd`: files as few write them
-    - `given`: what the reader needs to be given
-    - `options`: of the reader, which change no row
-    - `spoil`: what makes of a record's bytes some that can't be read
-    - `faults`: files that can't be read, or some records of which can't
-    - `none`: contents that are none of the format, as an error at opening says
-    - `is_checked`: whether checksums hold each row; others may be read as what they are not
-    - `is_foreign`: whether what parses it is code that any damage may lead astray
+    - `example`: files that are always the same, two if there may be several
+    - `odd`: unusual files
+    - `given`: required arguments of the reader
+    - `options`: arguments of the reader that change no row
+    - `spoil`: a function from a record's bytes to bytes that can't be read
+    - `faults`: files that can't be read, or with records that can't be read
+    - `none`: contents of a different format, as an error at opening says
+    - `is_checked`: whether checksums protect each row; otherwise rows may be misread
+    - `is_foreign`: whether foreign code parses it, which any damage may lead astray
     - `is_local`: whether its files must be on this machine
-    - `compression`: how its files are compressed
+    - `compression`: the compression of its files
     """
 
     reader: str
@@ -110,7 +110,7 @@ def _compressed(found: Contents, kind: str, size: int = 700) -> Contents:
 
 
 def _is_alone(found: Contents) -> bool:
-    """Whether files have no index beside them, and aren't compressed themselves."""
+    """Whether files have no index next to them, and aren't compressed themselves."""
     ends = {name.rpartition(".")[2].lower() for name in found.files}
     return "compression" not in found.given and not ends & {"idx", "gz", "zst", "tgz"}
 
@@ -129,12 +129,12 @@ def example(suffix: str, write: Callable[[range], bytes], row: Callable[[int], A
 
 
 def joined(line: Callable[[int], bytes], before: bytes = b"") -> Callable[[range], bytes]:
-    """What writes a record a number."""
+    """A function that writes a number over a record."""
     return lambda half: before + b"".join(map(line, half))
 
 
 def spoilt(end: bytes) -> Callable[[bytes], bytes]:
-    """What writes such an end over a record's."""
+    """A function that writes such an end over a record's end."""
     return lambda found: found[: len(found) - len(end)] + end
 
 
@@ -310,7 +310,7 @@ _FILES = Format(
 
 
 def _told(name: str, form: Format) -> Format:
-    """With what is odd or wrong of it."""
+    """With its unusual and faulty files."""
     suffix = form.pattern.removeprefix("*")
     odd = [named(found, suffix, rows, *given) for found, rows, *given in ODD.get(name, [])]
     faults = [

@@ -24,7 +24,7 @@ NUMBERS: dict[Any, Any] = {
 
 
 def documented(value: Any, kind: Any) -> Any:
-    """What a reader makes of what pyarrow makes of a value."""
+    """The value that a reader makes of pyarrow's value."""
     if pa.types.is_run_end_encoded(kind):
         return documented(value, kind.value_type)
     if pa.types.is_dictionary(kind) and kind.value_type in NUMBERS:

@@ -1,4 +1,4 @@
-"""Files appended at the end: a state follows them by `rebase`, where that has a meaning."""
+"""Files with rows appended: a state follows them by `rebase`, if the change is well defined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lines(first: int, count: int) -> bytes:
 
 
 def grown(sizes: list[int], more: list[int]) -> tuple[Any, Any]:
-    """A reader of files of so many rows, and one with more files behind."""
+    """A reader of files of so many rows, and a reader with more files after them."""
     starts = [sum((sizes + more)[:n]) for n in range(len(sizes + more))]
     files = written([lines(*each) for each in zip(starts, sizes + more, strict=True)], ".jsonl")
     place = folder()
@@ -38,7 +38,7 @@ def test_streams_of_files_go_on_with_those_behind() -> None:
     path.write_bytes(b"0\n")
     cut = lz.source(lz.io.files(f"{path.parent}/*")) | lz.flat_map(lz.io.iter_jsonl)
     with pytest.raises(
-        lz.StateMismatch, match=f"{path} isn't the file that the state knows: its na"
+        lz.StateMismatch, match=f"{path} isn't the file recorded in the state: its na"
     ):
         lz.rebase(state, cut)
 
@@ -67,7 +67,7 @@ def test_other_changes_are_refused_with_the_reason(change: str) -> None:
         "other": [files[0].path, files[2].path],
     }
     rows = lz.io.read_jsonl(lz.io.files(patterns[change]), index_dir=folder())
-    known = "the files that the state knows aren't the first ones of these"
+    known = "the files recorded in the state aren't the first ones of these"
     path = files[{"changed": 0, "other": 2}.get(change, 0)].path
     reason = f"{path} isn't the file" if change in ("changed", "other") else known
     with pytest.raises(lz.StateMismatch, match=reason):

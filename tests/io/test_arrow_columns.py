@@ -1,4 +1,4 @@
-"""Types of Arrow: what a reader makes of the values of each, with pandas and without."""
+"""Types of Arrow: the values that a reader returns for each, with pandas and without."""
 
 from __future__ import annotations
 
@@ -208,6 +208,6 @@ def test_pandas_is_not_needed() -> None:
     found["numbers"] = pa.array([[1, 2]], pa.list_(pa.int16()))
     parquet.write_table(pa.table(found), path)
     code = f"[row] = lz.io.read_parquet({str(path)!r}, index_dir={str(path.parent)!r}); print(row)"
-    # pyarrow fails once where pandas isn't missing but None
+    # pyarrow fails once if pandas isn't missing but None
     before = "import pyarrow\ntry: pyarrow.array([1])\nexcept AttributeError: pass"
     assert "'numbers': array([1, 2], dtype=int16)" in printed_without("pandas", code, before)

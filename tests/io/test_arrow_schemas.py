@@ -1,4 +1,4 @@
-"""Files of one column in several types: what has the values of all, and what has not."""
+"""Files with one column in several types: types that can hold the values of all, and others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.io.tables import FORMS
 
 @pytest.fixture(params=FORMS)
 def read(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """What writes columns to a file each, and reads them."""
+    """A writer of one file per list of columns, and their reader."""
     form = request.param
     return lambda *found, **given: tables.read(tables.files_of(*found, form=form), **given)
 
@@ -91,9 +91,7 @@ def test_whether_a_column_may_miss_values_is_no_difference(read: Callable[..., A
 )
 def test_other_types_are_an_error_at_once(columns: Any, read: Callable[..., Any]) -> None:
     last = len(columns) - 1
-    with pytest.raises(
-        lz.ArgumentError, match=rf"'x' is .* in .*/00{last}\..*such as .*/000\..* have"
-    ):
+    with pytest.raises(lz.ArgumentError, match=rf"'x' is .* in .*/00{last}\..*such as .*/000\.."):
         read(*columns)
 
 

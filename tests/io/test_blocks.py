@@ -37,7 +37,7 @@ def files_of(kind: str, *contents: bytes) -> lz.io.Files:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes were made of which pieces, of which few are kept."""
+    """The number of bytes made of each piece, of which few are kept."""
     monkeypatch.setattr(content_module, "LARGE", 1000)
     monkeypatch.setattr(content_module, "SPACING", BLOCK)
     found: list[int] = []

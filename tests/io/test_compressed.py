@@ -1,4 +1,4 @@
-"""Compressed files: every reader by number, streams from the front, what is damaged."""
+"""Compressed files: every reader by number, streams from the front, damaged files."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_is_damaged_is_named(kind: str, damage: str) -> None:
     if damage == "flipped" and kind == "zstd":
         pytest.skip("its frames have no checksum by default")
     files = written([content], suffix)
-    message = rf"000\{suffix} is damaged, or no \w+, from byte {len(whole):,} on: "
+    message = rf"000\{suffix} is damaged, or not \w+, from byte {len(whole):,} on: "
     with pytest.raises(lz.PipelineError, match=message):
         list(lz.io.iter_text(files[0]))
     if kind in COMPRESSIONS:
@@ -123,7 +123,7 @@ def check_damaged_rows(rows: lz.io.Rows[str], text: str) -> None:
     assert len(found) >= len(TEXT.splitlines()) or text == ""
     assert (run.skipped, len(rows)) == (1, len(found) + 1)
     for read in (lambda: rows[len(found)], lambda: rows[-1], lambda: rows[::-1]):
-        with pytest.raises(lz.PipelineError, match=f"{rows.paths[0]} is damaged, or no .*, from b"):
+        with pytest.raises(lz.PipelineError, match=f"{rows.paths[0]} is damaged, or not .*, from "):
             read()
 
 
@@ -182,10 +182,10 @@ def test_a_long_line_of_a_stream_is_left_out(raw: int, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("suffix", [".xz", ".bz2"])
 def test_a_stream_whose_name_says_another_compression_is_named(suffix: str) -> None:
     (file,) = written([gzip.compress(TEXT.encode())], suffix)
-    with pytest.raises(lz.ArgumentError, match="by its first bytes it is compressed by gzip, whi"):
+    with pytest.raises(lz.ArgumentError, match="by its first bytes it is compressed by gzip; re"):
         list(lz.io.iter_text(file))
     (file,) = written([TEXT.encode()], suffix)
-    with pytest.raises(lz.PipelineError, match=rf"{file.path}.* no \w+"):
+    with pytest.raises(lz.PipelineError, match=rf"{file.path}.* not \w+"):
         list(lz.io.iter_text(file))
     assert [*lz.io.iter_text(file, compression="none")] == TEXT.splitlines()
 
@@ -205,7 +205,7 @@ def test_zstd_of_long_windows_and_with_dictionaries_is_read(read: Callable[..., 
         option = lz.io.Zstd(**{name: value})
         assert list(read(file.path, compression=option)) == TEXT.splitlines()
         if value != raw.dict_content:  # by which nothing tells that there is one
-            message = rf"{file.path}: .*; compression=lz\.io\.Zstd\({name}="
+            message = rf"{file.path}: .*; pass compression=lz\.io\.Zstd\({name}="
             with pytest.raises(lz.ArgumentError, match=message):
                 list(read(file.path))
 

@@ -1,4 +1,4 @@
-"""`convert`: what is written is read again, and a conversion outlives kills."""
+"""`convert`: files are read back unchanged, and a conversion survives kills."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read(form: str, files: lz.io.Files) -> Any:
 
 
 def expected(form: str, rows: list[Any]) -> list[Any]:
-    """What is read of rows that were written."""
+    """The values read back of rows that were written."""
     if form == "tokens":
         return [np.array(row, np.uint16) for row in rows]
     if form == "tar":
@@ -125,7 +125,7 @@ def test_a_conversion_that_is_killed_ends_as_if_it_had_not_been(form: str) -> No
             assert content(place) == content(undisturbed), (when, number)
             assert equal(read(form, files)[:], expected(form, rows))
             number, place = number + 1, folder()
-        assert number > 4  # what it begins with, two files, and the listing
+        assert number > 4  # its first file, two files, and the listing
         assert content(place) == content(undisturbed)
 
 
@@ -287,7 +287,7 @@ def test_a_full_disk_is_named(form: str) -> None:
         try:
             lz.io.convert(rows, place, format=form, rows_per_file=200)  # type: ignore[arg-type]
         except lz.errors.StorageError as error:
-            return int(f"{place} has no room for more" in str(error))
+            return int(f"{place} can't hold more" in str(error))
         return 2
 
     assert in_fork(full) == 1
@@ -302,7 +302,7 @@ def test_one_process_converts_into_a_folder() -> None:
         lz.io.convert([1], place, format="jsonl.zst", rows_per_file=2)
         return n
 
-    with pytest.raises(lz.PipelineError, match=f"another process converts into {place}"):
+    with pytest.raises(lz.PipelineError, match=f"is converting into {place}"):
         lz.io.convert([1] | lz.map(again), place, format="jsonl.zst", rows_per_file=2)
 
 

@@ -33,7 +33,7 @@ def test_a_corpus_is_written_anew(
         assert run(*given) == 0
         shown = capsys.readouterr().out
         assert re.fullmatch(
-            rf"3 files, [\d,]+ bytes, in \d\.\d s; {place}/listing\.json says more\n", shown
+            rf"3 files, [\d,]+ bytes, in \d\.\d s; {place}/listing\.json lists them\n", shown
         )
     assert lz.io.read_jsonl(f"{place}/*.jsonl.zst", index_dir=folder())[:] == ROWS
 
@@ -65,7 +65,7 @@ def test_bad_rows_may_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("000.dat", "say --format"), ("no.jsonl", "No such file"), ("*.no", "no file matches")],
+    [("000.dat", "pass --format"), ("no.jsonl", "No such file"), ("*.no", "no file matches")],
 )
 def test_what_will_not_do_is_told(
     name: str, message: str, capsys: pytest.CaptureFixture[str]

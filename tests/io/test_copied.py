@@ -1,4 +1,4 @@
-"""The same data elsewhere, or written at another time: states go on, and edits are named."""
+"""The same data elsewhere, or written at a different time: states resume, and edits are named."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_edit_of_equal_size_is_refused_and_its_file_is_named(name: str) -> No
     path = sorted(Path(place).iterdir())[1]
     path.write_bytes(edited)
     os.utime(path, ns=(1, 1))  # whatever the clock's resolution
-    with pytest.raises(lz.StateMismatch, match=f"{path} isn't the file that the state knows: "):
+    with pytest.raises(lz.StateMismatch, match=f"{path} isn't the file recorded in the state: "):
         lz.run(lz.source(opened(form, place)), state)
 
 
@@ -66,7 +66,7 @@ def test_an_update_of_a_database_is_refused() -> None:
         connection.execute("UPDATE \"some rows\" SET v = 'new' WHERE k = 3")
     now = lz.source(opened(form, place))
     assert len(now) == state.stages[0].known["length"]
-    with pytest.raises(lz.StateMismatch, match=f"{path} isn't the file that the state knows: "):
+    with pytest.raises(lz.StateMismatch, match=f"{path} isn't the file recorded in the state: "):
         lz.run(now, state)
 
 
@@ -80,7 +80,7 @@ def test_files_alone_are_known_by_name_and_size_unless_they_are_read() -> None:
     Path(paths[1]).write_bytes(b"c\n")
     os.utime(paths[1], ns=(1, 1))
     assert len(list(lz.run(lz.source(lz.io.files(paths)), states[0]))) == 1
-    with pytest.raises(lz.StateMismatch, match=f"{paths[1]} isn't the file that the state knows"):
+    with pytest.raises(lz.StateMismatch, match=f"{paths[1]} isn't the file recorded in the state"):
         lz.run(lz.source(lz.io.files(paths, digest=True)), states[1])
     with pytest.raises(lz.StateMismatch, match=rf"file 1, {paths[1]}: its version was"):
         lz.io.files(paths, like=plain)

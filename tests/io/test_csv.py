@@ -1,4 +1,4 @@
-"""CSV: records with quoted newlines, headers, what is ragged."""
+"""CSV: records with quoted newlines, headers, ragged records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.io.cases import folder, written
 
 
 def parsed(text: str, skip_lines: int = 0) -> list[list[str] | None]:
-    """The records of a text as the csv module reads it; None for what it refuses."""
+    """The records of a text as the csv module reads it; None for a text that it refuses."""
     lines = StringIO(text, newline="")
     for _ in range(skip_lines):
         lines.readline()

@@ -28,7 +28,7 @@ from tests.io.table import FORMATS
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where in JSON there is a value."""
+    """The positions of values in JSON."""
     yield at
     keys = [*value] if isinstance(value, dict) else range(len(value) if type(value) is list else 0)
     for key in keys:
@@ -61,7 +61,7 @@ def test_whatever_a_list_of_shards_says_is_an_error_that_names_a_file(compressio
 FAR = b"\xff\xff\xff\x7f"
 LENGTHS = [
     ("mds", "shard.00000.mds", 0, FAR),  # how many samples
-    ("mds", "shard.00001.mds", 36, FAR),  # where the last one ends
+    ("mds", "shard.00001.mds", 36, FAR),  # the end of the last one
     ("tfrecord", "000.tfrecord", 0, FAR * 2),
     ("documents", "000.idx", 18, FAR * 2),  # how many sequences
     ("documents", "000.idx", 34, FAR),  # tokens of the first one
@@ -76,7 +76,7 @@ def test_a_length_that_is_damaged_takes_no_memory(
     form = FORMATS[name]
     content = form.example.files[file]
     content = content[:at] + length + content[at + len(length) :]
-    damage_is_named(form, form.example.files)  # what is imported for it is no part of this
+    damage_is_named(form, form.example.files)  # its imports are no part of this
     tracemalloc.start()
     try:
         damage_is_named(form, {**form.example.files, file: content})

@@ -28,7 +28,7 @@ from tests.io.cases import folder, written
 
 
 class Noted:
-    """A scan that notes in a file what it scans: a row a byte."""
+    """A scan that notes in a file the rows it scans: one row per byte."""
 
     columns, is_bounds, name = 2, False, "noted"
 
@@ -232,7 +232,7 @@ def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
             there.recv(1)
             os._exit(0)
         there.close()
-        here.recv(1)  # by now it has closed what it inherited
+        here.recv(1)  # by now it has closed the files it inherited
     with exclusive_lock(f"{place}/lock", waits=False):
         pass
     here.close()
@@ -240,7 +240,7 @@ def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
 
 
 def test_entries_that_are_removed_while_others_are_found_are_found_again(place: Path) -> None:
-    """As builders do for whom the cache folder has no room."""
+    """Like builders whose cache folder has no space left."""
     files = written(FILES, ".bin")
 
     class Removing(Noted):

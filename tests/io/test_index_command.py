@@ -46,7 +46,7 @@ def test_the_end_of_a_name_says_the_format(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("000.dat", "say --format text, jsonl, csv, parquet, arrow, tar or tfrecord"),
+        ("000.dat", "pass --format text, jsonl, csv, parquet, arrow, tar or tfrecord"),
         ("no", "No such file"),
         ("*.no", "no file"),
     ],

@@ -1,4 +1,4 @@
-"""What is kept in memory, with bounds, whoever asks for it."""
+"""Bounds of the memory that is kept, for any readers."""
 
 from __future__ import annotations
 

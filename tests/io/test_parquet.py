@@ -149,7 +149,7 @@ def test_columns_that_are_encrypted_are_an_error_where_the_file_is_opened() -> N
     check_reader(lz.io.read_parquet(path, columns=["a"]), expected)
     assert [*lz.io.read_parquet(path, columns=["s.x"])] == [{"s": {"x": 1}}] * 2
     some = lz.io.read_parquet(path, columns=["a"], filters=[("secret", ">", 9)])
-    assert [*some] == expected  # as what is encrypted leaves out no row group
+    assert [*some] == expected  # as encrypted files skip no row group
     other = encrypted(column_keys={"k": ["a"]}, plaintext_footer=True)
     with pytest.raises(lz.ArgumentError, match=message.format("a")):
         lz.io.read_parquet([path, other], columns=["a"])

@@ -1,4 +1,4 @@
-"""The cache of ranges: what is fetched once, by one, and never more than may be kept."""
+"""The cache of ranges: each range is fetched once, by one reader, within a limit."""
 
 from __future__ import annotations
 

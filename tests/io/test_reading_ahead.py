@@ -1,4 +1,4 @@
-"""Rows in an order of their own: read many at once, and no more ahead than costs little."""
+"""Rows in an order of their own: many are read per call, and not many ahead."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lines(items: Sequence[Any]) -> bytes:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows were read at each call."""
+    """The number of rows read by each call."""
     found: list[int] = []
     one, many = Rows.__getitem__, Rows.__getitems__
 
@@ -66,7 +66,7 @@ def test_rows_are_read_many_at_once(
     monkeypatch.setattr(views, "perf_counter", lambda: 0.0)  # each read is quick
     pipeline = lz.source(rows) | ORDERS[order]
     expected = list(pipeline | lz.batch(2) | lz.unbatch())
-    if order != "local_shuffle":  # which looks where a file's blocks begin
+    if order != "local_shuffle":  # it reads the beginnings of a file's blocks
         assert expected == list(lz.source(range(N)) | ORDERS[order])
     reads.clear()
     assert list(pipeline) == expected
@@ -146,5 +146,5 @@ def test_a_reader_that_gives_no_rows_where_there_are_some_is_an_error() -> None:
             return []
 
     rows = Empty("empty", written([b"a"], ".txt"), [2], {})
-    with pytest.raises(lz.PipelineError, match=r"empty: no rows of .*000\.txt are left"):
+    with pytest.raises(lz.PipelineError, match=r"empty: .*000\.txt has no more rows"):
         list(rows)

@@ -77,7 +77,7 @@ def test_a_database_that_is_held_is_not_opened(monkeypatch: pytest.MonkeyPatch) 
         assert list(reader) == [{"k": 1, "v": 1}]  # as nothing is written yet
         connection.execute("ROLLBACK")
     path.unlink()
-    with pytest.raises(lz.SourceChanged, match=r"a\.db is gone since it was listed"):
+    with pytest.raises(lz.SourceChanged, match=r"a\.db was removed since it was listed"):
         reader[0]
 
 

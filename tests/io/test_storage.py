@@ -1,4 +1,4 @@
-"""Local files: what is open, what has changed, threads."""
+"""Local files: open files, changed files, threads."""
 
 from __future__ import annotations
 

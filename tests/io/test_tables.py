@@ -26,7 +26,7 @@ def elsewhere(form: str, count: int = 3, size: int = 1 << 18) -> lz.io.Files:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes are read of files elsewhere; what is negative fails the next read."""
+    """The number of bytes read from remote files; a negative one fails the next read."""
     found: list[int] = []
     read = FsspecStorage.read
 

@@ -58,7 +58,7 @@ NAMES = st.one_of(
 
 @st.composite
 def archives(draw: st.DrawFn) -> bytes:
-    """Archives as `tarfile` writes them, one or two behind another, or without an end."""
+    """Archives as `tarfile` writes them, one or two in a row, or without an end."""
     form = draw(st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
     found = b""
     for _ in range(draw(st.integers(1, 2))):

@@ -60,7 +60,7 @@ PARTS = [
 def test_lines_are_json_each_for_itself(lines: list[str], is_ended: bool, is_plain: bool) -> None:
     content = "\n".join(lines) + "\n" * is_ended
     with pytest.MonkeyPatch.context() as patch:
-        if is_plain:  # as where msgspec isn't installed
+        if is_plain:  # as if msgspec weren't installed
             patch.setattr(text, "json_loads", lambda: text.plain_loads)
         rows = lz.io.read_jsonl(written([content.encode()], ".jsonl"))
     alone = good(rows[n] for n in range(len(rows)))
@@ -70,7 +70,7 @@ def test_lines_are_json_each_for_itself(lines: list[str], is_ended: bool, is_pla
 
 
 def good(rows: Iterator[Any]) -> list[Any]:
-    """Those before the first that can't be read."""
+    """The rows before the first that can't be read."""
     found = []
     with suppress(lz.io.RecordError):
         for row in rows:
@@ -160,7 +160,7 @@ def test_numbers_of_rows_are_ints() -> None:
     rows = lz.io.read_text(written([b"a\nb\n"], ".txt"))
     assert rows.__getitems__(np.array([1, 0], np.uint8)) == ["b", "a"]
     for wrong in ([1.5], ["a"]):
-        with pytest.raises(TypeError, match="read_text: rows have ints as numbers"):
+        with pytest.raises(TypeError, match="read_text: row numbers must be ints"):
             rows.__getitems__(wrong)  # type: ignore[arg-type]
     assert repr(rows.row_index).startswith("<Index of 1 files, 2 rows, in /")
 

@@ -22,7 +22,7 @@ from tests.io.odd import llm_c
 
 
 def megatron(files: list[list[list[int]]]) -> lz.io.Files:
-    """Documents of one sequence each, with an index beside them."""
+    """Documents of one sequence each, with an index next to them."""
     return lz.io.files(f"{put(Contents(formats.megatron(files), []))}/*.bin")
 
 

@@ -36,7 +36,7 @@ def test_frames_end_where_rows_do_and_notice_damage(monkeypatch: pytest.MonkeyPa
     Path(file.path).write_bytes(
         content[: info - 1] + bytes([content[info - 1] ^ 1]) + content[info:]
     )
-    with pytest.raises(lz.PipelineError, match="is damaged, or no zstd, from byte 0 on"):
+    with pytest.raises(lz.PipelineError, match="is damaged, or not zstd, from byte 0 on"):
         list(lz.io.iter_jsonl(file.path))
 
 
@@ -100,29 +100,29 @@ def test_tokens_are_documents_or_rows(dtype: str) -> None:
     ("form", "row", "message"),
     [
         ("jsonl.zst", float("nan"), "JSON"),
-        ("jsonl.zst", {"x": b"1"}, "bytes is no JSON; make it some by map"),
+        ("jsonl.zst", {"x": b"1"}, "bytes is not JSON; convert it by map"),
         ("jsonl.zst", "\ud800", "surrogates not allowed"),
-        ("parquet", 3, "it must be a dict by name, or a text"),
-        ("parquet", {}, "it must be a dict by name, or a text"),
-        ("parquet", {1: 2}, "it must be a dict by name, or a text"),
-        ("tar", {}, "it has nothing that could be a member"),
-        ("tar", {"__key__": "a"}, "it has nothing that could be a member"),
+        ("parquet", 3, "it must be a dict with names as keys, or a str"),
+        ("parquet", {}, "it must be a dict with names as keys, or a str"),
+        ("parquet", {1: 2}, "it must be a dict with names as keys, or a str"),
+        ("tar", {}, "it has no values to write as members"),
+        ("tar", {"__key__": "a"}, "it has no values to write as members"),
         ("tar", {"__key__": "a.b", "c": b""}, r"'a\.b\.c' would not be read as 'c' of 'a\.b'"),
         ("tar", {"JPG": b""}, "would not be read as 'JPG'"),
         ("tar", {"a\0": b""}, "would not be read as"),
         ("tar", {"__key__": "\0", "a": b""}, "would not be read as"),
         ("tar", {"__key__": "\udc80", "a": b""}, "surrogates not allowed"),
         ("tar", {"__key__": b"a", "txt": b""}, "its __key__ must be a str, got b'a'"),
-        ("tar", {"__key__": "0", "txt": b""}, "it has the key '0' of the row before"),
+        ("tar", {"__key__": "0", "txt": b""}, "it has the same key '0' as the row before it"),
         ("tokens", [1, 65536], "the token 65536 doesn't fit into uint16"),
         ("tokens", [-1], "the token -1 doesn't fit"),
-        ("tokens", [[1]], "tokens must be ints in one dimension"),
-        ("tokens", [0.5], "tokens must be ints in one dimension"),
-        ("tokens", "text", "tokens must be ints in one dimension"),
-        ("tokens", np.ma.array([1, 2], mask=[0, 1]), "tokens must be ints in one dimension"),
-        ("tokens", [1, None], "tokens must be ints in one dimension"),
-        ("tokens", [True, False], "tokens must be ints in one dimension"),
-        ("tokens", [2**64], "tokens must be ints in one dimension"),
+        ("tokens", [[1]], "tokens must be one-dimensional ints"),
+        ("tokens", [0.5], "tokens must be one-dimensional ints"),
+        ("tokens", "text", "tokens must be one-dimensional ints"),
+        ("tokens", np.ma.array([1, 2], mask=[0, 1]), "tokens must be one-dimensional ints"),
+        ("tokens", [1, None], "tokens must be one-dimensional ints"),
+        ("tokens", [True, False], "tokens must be one-dimensional ints"),
+        ("tokens", [2**64], "tokens must be one-dimensional ints"),
     ],
 )
 def test_a_row_that_does_not_fit_is_named(form: str, row: Any, message: str) -> None:
@@ -143,7 +143,7 @@ def test_a_row_that_does_not_fit_is_named(form: str, row: Any, message: str) -> 
         ([{"a": 1, "b": 2}, {"b": {}}], "row 1 can't be written: its 'b' is {}: "),
         (
             [{"a": 1}, {"a": 1}, {"a": "x"}],
-            "row 2 .* 'a' is 'x': .*; in the files before it is int",
+            "row 2 .* 'a' is 'x': .*; in earlier files it is int",
         ),
         ([{"a": 1}, {"a": 1}, {"b": 1}], "row 2 can't be written: it has 'b', a column that no"),
     ],
@@ -276,7 +276,7 @@ def test_all_files_have_the_schema_that_is_given() -> None:
 def test_what_is_no_schema_is_refused() -> None:
     with pytest.raises(lz.ArgumentError, match=r"schema must be a pyarrow\.Schema, got \{'a'"):
         convert([{"a": 1}], "parquet", schema={"a": "int8"})
-    with pytest.raises(lz.ArgumentError, match="schema is that of Parquet, and format is 'tar'"):
+    with pytest.raises(lz.ArgumentError, match="schema is for Parquet only, and format is 'tar'"):
         convert([{"a": 1}], "tar", schema=SCHEMA)
 
 
@@ -303,7 +303,7 @@ UNFIT: list[tuple[Any, list[Any]]] = [  # types, and values that they don't have
 
 @pytest.mark.parametrize(("kind", "values"), UNFIT, ids=lambda value: str(value)[:20])
 def test_a_value_that_a_type_does_not_have_is_named(kind: Any, values: list[Any]) -> None:
-    """Also where missing ones are beside it, which are no array."""
+    """Also with missing values next to it, which aren't arrays."""
     for value in values:
         for rows in ([{"a": value}], [{"a": None}, {"a": value}]):
             message = f"row {len(rows) - 1} can't be written: its 'a' is .*in the schema it is"

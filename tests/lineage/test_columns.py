@@ -1,4 +1,4 @@
-"""Files and records of what was seen: as `locate` tells them, one by one."""
+"""Files and records of rows seen: as `locate` tells them, one by one."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ def test_a_file_and_a_row_of_it_are_found() -> None:
     assert found.times(4, file=files[0].path) == []
     assert found.times(file="elsewhere.jsonl") == found.times(6) == []
     for options, message in (
-        ({}, "give place= or file="),
-        ({"place": 1, "record": 3}, "record=3 is a row of a file; give file= too"),
+        ({}, "pass place= or file="),
+        ({"place": 1, "record": 3}, "record=3 is a row of a file; pass file= too"),
         ({"place": -1}, "place must be an int >= 0"),
         ({"file": "a", "record": 1.5}, "record must be an int >= 0"),
-        ({"place": 4, "stage": "2"}, "stage '2' is no source; these are: 1"),
+        ({"place": 4, "stage": "2"}, "stage '2' is not a source; sources: 1"),
     ):
         with pytest.raises(lz.ArgumentError, match=message):
             found.times(**options)

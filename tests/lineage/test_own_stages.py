@@ -1,4 +1,4 @@
-"""Combinators of one's own: followed from what is declared, or named."""
+"""The user's own combinators: followed by their declaration, or named."""
 
 from __future__ import annotations
 
@@ -171,7 +171,10 @@ def test_a_pointwise_stage_of_ones_own_is_not_called(stage: Any) -> None:
 
 @pytest.mark.parametrize(
     ("claimed", "message"),
-    [({}, "trace and seen can't tell .* trace= of its own"), ({"itemwise": True}, "declared to")],
+    [
+        ({}, "trace and seen can't find .* or a trace= function"),
+        ({"itemwise": True}, "declared pointwise or itemwise"),
+    ],
     ids=["nothing", "wrongly"],
 )
 def test_a_stage_that_nothing_tells_of_is_named(claimed: Any, message: str) -> None:

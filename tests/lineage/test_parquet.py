@@ -1,4 +1,4 @@
-"""What was seen, as a Parquet file."""
+"""Rows seen, as a Parquet file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen: the origins of all items up to a state, by every lane."""
+"""Rows seen: the origins of all items up to a state, in every mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_stage_that_is_no_source_is_named(ask: Callable[..., Any]) -> None:
     pipeline = lz.concat(lz.source(range(2)), lz.source(range(3)) | lz.map(str)) | lz.batch(2)
     seen = lz.seen(pipeline, 1)
     assert ask(seen, 0, stage="1[1].1") == []
-    message = rf"Seen\.{ask.__name__}: stage '2' is no source; these are: 1\[0\].1, 1\[1\].1"
+    message = rf"Seen\.{ask.__name__}: stage '2' is not a source; sources: 1\[0\].1, 1\[1\].1"
     with pytest.raises(lz.ArgumentError, match=message):
         ask(seen, 0, stage="2")
 
@@ -126,13 +126,13 @@ def test_a_run_that_left_an_epoch_early_wants_to_know_since_when(stage: Any) -> 
     pipeline = lz.source(range(1, 30)) | stage
     began = lz.init(pipeline, epoch=2)
     state = lz.advance(pipeline, began, 5)
-    with pytest.raises(lz.InvalidState, match=r"5 items lead to another place .* pass since="):
+    with pytest.raises(lz.InvalidState, match=r"5 items don't lead to .* pass since="):
         rows(lz.seen(pipeline, state))
     assert [row[:3] for row in rows(lz.seen(pipeline, state, began))] == [
         (n, "1", 2) for n in range(5)
     ]
     moved = state.at(state.position, 200)
-    with pytest.raises(lz.InvalidState, match="195 items lead to another place"):
+    with pytest.raises(lz.InvalidState, match="195 items don't lead to the state's position"):
         rows(lz.seen(pipeline, moved, began.at(began.position, 5)))
 
 
@@ -171,7 +171,7 @@ def test_what_came_before_a_rebase_is_asked_of_the_pipeline_then() -> None:
     carried = lz.rebase(before, large)
     run = lz.run(large, carried)
     items = [next(run) for _ in range(5)]
-    with pytest.raises(lz.InvalidState, match=r"rebase after 4 items, .* since=lz.rebase\("):
+    with pytest.raises(lz.InvalidState, match=r"after 4 items of a different .* since=lz.rebase\("):
         lz.seen(large, run.state)
     with pytest.raises(lz.InvalidState, match="since was carried over"):
         lz.seen(large, lz.state_at(large, 9), since=carried)
@@ -195,9 +195,9 @@ def test_ranks_saw_what_all_did() -> None:
 def test_states_that_do_not_fit_are_refused() -> None:
     pipeline = lz.source(range(9)) | lz.batch(2)
     state = lz.state_at(pipeline, 3)
-    with pytest.raises(lz.InvalidState, match="since stands after 3 items, the state after 1"):
+    with pytest.raises(lz.InvalidState, match="since is after 3 items, the state after 1"):
         lz.seen(pipeline, lz.state_at(pipeline, 1), since=state)
-    with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+    with pytest.raises(lz.StateMismatch, match="belongs to a different pipeline"):
         lz.seen(lz.source(range(8)) | lz.batch(2), state)
     with pytest.raises(lz.InvalidState, match="not a lazyckpt state"):
         lz.seen(pipeline, {})

@@ -1,4 +1,4 @@
-"""Where an output comes from, told without reading where that can be."""
+"""The origins of an output, found without reading if possible."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_is_no_place_is_refused() -> None:
             lz.trace(pipeline, text)
     with pytest.raises(lz.InvalidState, match="the later one must come second"):
         lz.trace(pipeline, lz.state_at(pipeline, 2), lz.state_at(pipeline, 1))
-    with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+    with pytest.raises(lz.StateMismatch, match="belongs to a different pipeline"):
         lz.trace(pipeline, lz.init(lz.source(range(5)) | lz.batch(2)))
 
 
@@ -190,7 +190,7 @@ def test_states_of_two_runs_tell_nothing_together() -> None:
     elsewhere = first.at(first.position, 4)
     for between in (lz.trace, lz.replay):
         assert len(between(pipeline, lz.init(pipeline), later)) == 4
-        with pytest.raises(lz.InvalidState, match="4 items lead to another place"):
+        with pytest.raises(lz.InvalidState, match="4 items don't lead to the state's position"):
             between(pipeline, lz.init(pipeline), elsewhere)
 
 

@@ -170,7 +170,7 @@ def test_where_a_resume_takes_longer_than_timers_all_items_are_timed(
     monkeypatch.setattr("lazyckpt.monitoring.profile.timer_costs", lambda: costs)
     found = lz.profile(pipeline, 9_000, state=state)
     assert found.items == 9_000
-    if is_dear:  # a sample, and again what the next run has to read first
+    if is_dear:  # a sample, and again the items that the next run has to read first
         assert 9_000 + again < read < 9_000 + 3 * again
     else:
         assert [*counted(found).values()] == [read, read, 9_000]
@@ -180,7 +180,7 @@ def test_where_a_resume_takes_longer_than_timers_all_items_are_timed(
 def test_quick_items_that_are_made_by_who_reads_them_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    costs = TimerCosts(1e-7, 1e-7)  # those of a busy machine would have a part measured alone
+    costs = TimerCosts(1e-7, 1e-7)  # on a busy machine a part might be measured alone
     monkeypatch.setattr("lazyckpt.monitoring.profile.timer_costs", lambda: costs)
     one = lz.source(Costly(4_000)) | lz.map(square) | lz.filter(bool)
     pipeline = lz.mix([one, one], [1, 1], seed=0) | lz.batch(8)
@@ -229,7 +229,7 @@ def test_the_stage_that_takes_the_time_is_named_with_a_remedy(clock: Clock) -> N
     assert working.stages[-1].working == pytest.approx(0.12, rel=0.01)
     assert re.match(r"map\(.*\) takes 100% .* executor=lz.processes", working.bottleneck)
     in_order = lz.profile(lz.source(Stream(40)) | lz.scan(clock.sums, 0))
-    assert "in one place" in in_order.bottleneck
+    assert "serially" in in_order.bottleneck
     quick = lz.profile(data | lz.map(abs))
     assert "cost more than they save" in quick.bottleneck
     assert lz.profile(data | lz.filter(bool) | lz.take(0)).bottleneck.startswith("nothing")
@@ -241,7 +241,7 @@ def test_what_takes_less_than_20_ms_in_all_gets_no_advice(
 ) -> None:
     found = lz.profile(lz.source(range(40)) | lz.map(clock.waits), count)
     assert ("executor=lz.threads(" in found.bottleneck) == is_advised
-    assert ("too little to tell" in found.bottleneck) != is_advised
+    assert ("too short to judge" in found.bottleneck) != is_advised
 
 
 def test_real_clocks_tell_waiting_from_working() -> None:
@@ -360,7 +360,7 @@ def test_the_trace_has_a_span_for_each_call(executor: lz.Executor | None, tmp_pa
     calls = [each for each in events if each["name"] == "map(waits)" and _thread(each) in named]
     assert sum(each["dur"] > 2_900 for each in calls) >= 8  # a busy machine makes others long
     assert min(each["ts"] for each in events if each["ph"] == "X") == 0
-    for thread in named:  # each span lies within another, or beside it
+    for thread in named:  # each span lies within or next to any other
         spans = [each for each in events if each["ph"] == "X" and _thread(each) == thread]
         assert not [*_crossing(spans)]
 
@@ -404,7 +404,7 @@ def test_where_stages_take_no_time_something_was_read_all_the_same() -> None:
     ("rate", "said"), [(0.5, "0.5"), (22.22, "22.2"), (99.97, "100"), (15_851.3, "15,851")]
 )
 def test_a_rate_is_said_without_exponents(rate: float, said: str) -> None:
-    assert said_rate(rate) == f"{said} a second"
+    assert said_rate(rate) == f"{said} per second"
 
 
 def test_without_matplotlib_the_error_names_the_extra() -> None:

@@ -1,4 +1,4 @@
-"""`progress`: a bar that knows where the run is, in a terminal too."""
+"""`progress`: a bar with the position of the run, in a terminal too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("unmonitored")
 
 @pytest.fixture(scope="module")
 def unmonitored() -> Iterator[None]:
-    """No thread of tqdm's is left, beside which other tests would fork."""
+    """No thread of tqdm's is left, next to which other tests would fork."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tqdm, "monitor_interval", 0)
         yield
@@ -37,7 +37,7 @@ BAR = re.compile(r"(\d+)(?:/(\d+))?(?: items)? \[")
 
 
 def last(file: io.StringIO) -> tuple[int, int | None]:
-    """Where the bar stands that was drawn last, and its end."""
+    """The value and the end of the bar that was drawn last."""
     items, total = BAR.findall(file.getvalue())[-1]
     return int(items), int(total) if total else None
 
@@ -103,7 +103,7 @@ def test_an_error_closes_the_bar_and_the_run_goes_on() -> None:
     file = io.StringIO()
     with pytest.raises(ValueError, match="two") as caught:
         found.extend(lz.progress(run, file=file))
-    assert file.getvalue().endswith("\n")  # as that of a closed bar does
+    assert file.getvalue().endswith("\n")  # like a closed bar
     del caught  # which has held the bar
     assert found + [*lz.progress(run, file=io.StringIO())] == [0, 1, 2, 3]
 

@@ -26,7 +26,7 @@ class Endlessly:
 
 
 class Counting:
-    """A table that counts what is read of it."""
+    """A table that counts how many of its items are read."""
 
     def __init__(self, data: Sequence[Any]) -> None:
         self.data, self.read = data, list[int]()
@@ -40,7 +40,7 @@ class Counting:
 
 
 class Stream:
-    """An iterable that counts what is read of it."""
+    """An iterable that counts how many of its items are read."""
 
     def __init__(self, data: Sequence[int]) -> None:
         self.data, self.read = data, list[int]()

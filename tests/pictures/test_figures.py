@@ -1,4 +1,4 @@
-"""Pictures of pipelines: what they show, that they read nothing, and that they stay small."""
+"""Pictures of pipelines: their content, that they read nothing, and that they stay small."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.core.call import Chain
-from lazyckpt.pictures.chains import RANK_FREE, chain_nodes
+from lazyckpt.pictures.chains import RANK_INVARIANT, chain_nodes
 from lazyckpt.pictures.drawing import figure
 from lazyckpt.pictures.figure import ROOM, Node
 from lazyckpt.testing import strategies
@@ -63,7 +63,7 @@ def shown(pictured: Any) -> tuple[str, str]:
     return pictured._repr_html_(), lz.tree(pictured, width=40)
 
 
-# --- what is seen ---
+# --- the content of pictures ---
 
 
 def test_a_stage_is_a_card_with_its_arguments() -> None:
@@ -73,8 +73,8 @@ def test_a_stage_is_a_card_with_its_arguments() -> None:
     assert (shuffle.name, shuffle.arguments) == ("shuffle", ("buffer_size=4", "seed=1"))
     assert (source.owns, shuffle.owns, mapped.owns) == (True, True, False)
     words = [[mark.word for mark in node.marks] for node in (source, shuffle, mapped)]
-    assert words[0] == ["9 items", "random access", "own state", "rank-free"]
-    assert words[2] == ["9 items", "random access", "rank-free"]
+    assert words[0] == ["9 items", "random access", "own state", "rank-invariant"]
+    assert words[2] == ["9 items", "random access", "rank-invariant"]
     page = Page(pipeline._repr_html_())
     assert {"shuffle", "seed=1", "str"} <= {*page.texts}
     assert any(title.startswith("random access:") for title in page.titles)
@@ -126,25 +126,25 @@ def test_a_composite_is_one_card_with_the_places_of_its_stages() -> None:
 
 
 SAID = {
-    name: sentence(parsed(getattr(lz, name)).sections["Rank-free"])
+    name: sentence(parsed(getattr(lz, name)).sections["Rank-invariant"])
     for name in sorted({*lz.registry} & {*strategies.STAGES})
 }
 
 
 @pytest.mark.parametrize("name", [name for name, said in SAID.items() if said in ("Yes", "No")])
 @given(data=st.data())
-def test_rank_freedom_is_what_the_docstrings_say(name: str, data: st.DataObject) -> None:
+def test_rank_invariance_is_what_the_docstrings_say(name: str, data: st.DataObject) -> None:
     pipeline = lz.source([[n] for n in range(20)]) | data.draw(strategies.STAGES[name])
     marks = chain_nodes(pipeline)[-1].marks
-    assert (RANK_FREE in marks) == (SAID[name] == "Yes")
+    assert (RANK_INVARIANT in marks) == (SAID[name] == "Yes")
 
 
 @pytest.mark.parametrize("stage", [lz.take_while(len), lz.drop_while(len), lz.scan(max, 0)])
-def test_rank_freedom_of_what_only_reading_tells_is_not_claimed(stage: lz.Stage[Any, Any]) -> None:
+def test_unknown_rank_invariance_is_not_claimed(stage: lz.Stage[Any, Any]) -> None:
     pipeline = lz.source([[1], []]) | lz.filter(len) | stage
-    assert RANK_FREE not in chain_nodes(pipeline)[-1].marks
+    assert RANK_INVARIANT not in chain_nodes(pipeline)[-1].marks
     joined = chain_nodes(lz.zip(lz.source([[1]]) | stage, lz.count()) | lz.batch(2))
-    assert [RANK_FREE in node.marks for node in joined] == [False, True]
+    assert [RANK_INVARIANT in node.marks for node in joined] == [False, True]
 
 
 def test_stages_without_a_source_have_no_marks() -> None:
@@ -156,7 +156,7 @@ def test_stages_without_a_source_have_no_marks() -> None:
 
 
 def counting(chain: Any) -> tuple[Any, list[Counting]]:
-    """The same pipeline over data that count what is read of them."""
+    """The same pipeline over data that count how many of their items are read."""
     found: list[Counting] = []
 
     def swapped(chain: Chain) -> Any:

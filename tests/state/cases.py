@@ -25,7 +25,7 @@ def rest(pipeline: lz.Pipeline[Any], state: lz.State, limit: int = 99) -> list[A
 def drawn_run(
     pipeline: lz.Pipeline[Any], count: int, data: st.DataObject
 ) -> tuple[list[Any], lz.Run[Any]]:
-    """What a run of so many items has given up to a drawn place, and the run."""
+    """The items of a run up to a drawn position, and the run."""
     run, place = lz.run(pipeline), data.draw(st.integers(0, count))
     had = [next(run) for _ in range(place)]
     if place == count and data.draw(st.booleans()):
@@ -34,7 +34,7 @@ def drawn_run(
 
 
 def checksum(body: dict[str, Any]) -> str:
-    """That of a state's fields, as anybody can compute it."""
+    """The checksum of a state's fields, as anyone can compute it."""
     names = ("lazyckpt", "items", "stages", "rebased", "skipped", "rank", "tracked")
     order = [name for name in names if name in body]
     texts = (json.dumps(body[name], sort_keys=True, separators=(",", ":")) for name in order)

@@ -28,7 +28,7 @@ def test_states_are_ordered_by_items() -> None:
 @pytest.mark.parametrize("operator", ["__lt__", "__le__", "__gt__", "__ge__"])
 def test_states_of_two_pipelines_have_no_order(operator: str) -> None:
     a, b = lz.init(PIPELINE), lz.init(DATA)
-    with pytest.raises(lz.StateMismatch, match="states of two pipelines have no order"):
+    with pytest.raises(lz.StateMismatch, match="states of different pipelines have no order"):
         sorted([a, b])
     assert a != b
     with pytest.raises(TypeError, match="not supported"):
@@ -65,7 +65,7 @@ def test_advance_takes_a_state_in_any_form_and_says_what_is_wrong() -> None:
     with pytest.raises(IndexError, match="state_at: n=41, but the pipeline has 40 items"):
         lz.state_at(DATA, 41)
     for use in (lambda it: lz.advance(PIPELINE, it, 1), lambda it: lz.replay(PIPELINE, it)):
-        with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+        with pytest.raises(lz.StateMismatch, match="belongs to a different pipeline"):
             use(lz.init(DATA))
         with pytest.raises(lz.InvalidState, match="got None"):
             use(None)
@@ -195,7 +195,7 @@ class Opened:
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    """What is open is closed by who opened it, not when it is collected."""
+    """An open iterator is closed by the code that opened it, not when it is collected."""
     gc.disable()
     yield Opened()
     gc.enable()
@@ -268,5 +268,5 @@ def test_the_end_and_an_error_close_what_was_opened(opened: Opened) -> None:
     for again in (lz.step, lz.replay):
         with pytest.raises(ZeroDivisionError) as raised:
             again(failing, state)
-        raised.value.__traceback__ = None  # whose frames hold what was read
+        raised.value.__traceback__ = None  # its frames hold the items read
         assert opened.count == 0

@@ -1,4 +1,4 @@
-"""Pictures of states and runs: where each stage stands, what moved, how far it is."""
+"""Pictures of states and runs: the position of each stage, its change, the progress."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_state_made_by_hand_is_shown() -> None:
 def test_a_resume_cost_is_told_under_the_stages_that_have_one() -> None:
     pipeline = lz.source(range(99)) | lz.filter(bool) | lz.block_shuffle(10, seed=0)
     found = figure(lz.resume_cost(pipeline, lz.state_at(pipeline, 5)))
-    assert [node.place for node in found.nodes] == ["", "", "10 items again"]
+    assert [node.place for node in found.nodes] == ["", "", "re-reads 10 items"]
 
 
 def places(pictured: Any) -> dict[str, str]:

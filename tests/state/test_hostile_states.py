@@ -65,7 +65,7 @@ def used(pipeline: lz.Pipeline[Any], text: str | bytes | State, executor: Any = 
 
 
 def refusal(way: Callable[[], Any]) -> str:
-    """The message of an error of ours, if there is one; any other goes through."""
+    """The message of an error of ours, if there is one; other errors are raised."""
     try:
         way()
     except lz.PipelineError as error:
@@ -128,7 +128,7 @@ HERE = (-1,)
 
 
 def paths(state: State) -> list[Path]:
-    """What `spoiled` takes of it."""
+    """The kinds of damage for `spoiled`."""
     whole = [(*HERE, *path) for path in parts(state.position)]
     return [*whole, *placed(state.to_dict()["stages"])]
 
@@ -152,7 +152,7 @@ def test_any_position_is_taken_or_refused(pipeline: lz.Pipeline[Any], data: st.D
 
 
 def table() -> list[lz.Pipeline[Any]]:
-    """Every combinator over data with indices and over a stream, and what they may be made of."""
+    """Every combinator over indexable data and over a stream, and possible arguments."""
     found: list[Any] = [
         lz.count(3, -2) | lz.batch(2),
         lz.random_floats(seed=0) | lz.batch(2, collate=lz.stack),
@@ -200,7 +200,7 @@ def every_leaf(part: int) -> None:
                 used(pipeline, spoiled(good, path, leaf))
 
 
-# --- texts that fill memory or take for ever ---
+# --- texts that fill memory or take forever ---
 
 SCAN = lz.source(range(9)) | lz.scan(kept, 0)
 

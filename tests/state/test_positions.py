@@ -16,7 +16,7 @@ LONG = "x" * 30
 
 
 def long_pipeline(seed: int = 0, bucketed: bool = True) -> lz.Pipeline[Any]:
-    """Of an identity that has no room for all arguments."""
+    """Of an identity without space for all arguments."""
     lengths = [*range(1, 200, 7)]
     buckets = lz.bucket_by_boundaries(lengths, 4, key=len)
     rows = lz.source([LONG] * 300, name=LONG) | lz.shuffle(8, seed=seed)
@@ -81,7 +81,7 @@ def test_a_machine_is_made_on_top_of_the_one_that_is_given() -> None:
         built: Machine[Any] = lz.registry["take"].build(once, 3)
         return built
 
-    with pytest.raises(lz.PipelineError, match="twice: its machine must be made on top of"):
+    with pytest.raises(lz.PipelineError, match="twice: its machine must be built on"):
         lz.source([1, 2]) | twice()
 
 
@@ -97,5 +97,5 @@ def test_stages_that_take_as_many_for_each_follow_shards(behind: Any) -> None:
 @pytest.mark.parametrize("behind", [lz.filter(bool), lz.take(9), lz.group_by(bool), lz.repeat()])
 def test_stages_that_do_not_are_refused(behind: Any) -> None:
     old, new = (lz.source(range(40)) | lz.shard(num_shards=n, index=0) | behind for n in (2, 3))
-    with pytest.raises(lz.StateMismatch, match="behind it counts what it gives"):
+    with pytest.raises(lz.StateMismatch, match="after it counts its outputs"):
         lz.rebase(lz.state_at(old, 1), new)

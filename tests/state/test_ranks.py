@@ -46,7 +46,7 @@ def _has_access(pipeline: lz.Pipeline[Any]) -> bool:
 
 
 def states(pipeline: lz.Pipeline[Any]) -> list[State]:
-    """Those of a run, from the beginning, as far as it comes."""
+    """The states of a run, from the beginning, as far as it comes."""
     run = lz.run(pipeline)
     found = [run.state]
     try:
@@ -145,7 +145,7 @@ def test_a_rank_of_its_own_is_one_through_every_change() -> None:
     assert lz.rebase(state, more).rank == (1, 2)
     assert lz.tracked(lz.run(odd_ones(1), state), max_in_flight=2).state.rank == (1, 2)
     divided = [odd_ones(1) | lz.shard(num_shards=3, index=n) for n in range(3)]
-    assert {lz.rebase(state, each).rank for each in divided} == {(1, 2)}  # where all three are
+    assert {lz.rebase(state, each).rank for each in divided} == {(1, 2)}  # the state of all three
     assert divided[2].own_rank == (1, 2)
     assert (divided[2] | lz.filter(is_odd)).own_rank == (5, 6)
     with pytest.raises(StateMismatch, match="rank 1 of 2 alone"):
@@ -170,7 +170,7 @@ def test_who_leaves_out_items_is_a_rank_of_its_own(executor: Any) -> None:
     with pytest.raises(StateMismatch, match="rank 1 of 2 alone"):
         lz.run(parsed(0), state)
     for known in ([state], [lz.run(parsed(0), on_error="skip").state]):
-        with pytest.raises(StateMismatch, match="wants the states of 2 ranks, got 1"):
+        with pytest.raises(StateMismatch, match="needs the states of 2 ranks, got 1"):
             lz.reshard(known, parsed(1))
     later = lz.run(parsed(1), state)
     assert list(later) == [6, 8]

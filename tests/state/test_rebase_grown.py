@@ -1,4 +1,4 @@
-"""Items appended to data: a state follows them by `rebase`, where that has a meaning."""
+"""Items appended to data: a state follows them by `rebase`, if the change is well defined."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_no_item_is_lost_and_none_comes_twice(
         assert flat(had) + flat(rest) == flat(new)
     elif rest or more == 0:
         assert Counter(flat(had) + flat(rest)) == Counter(flat(new))
-    else:  # the epoch is over, as it was ordered
+    else:  # the epoch is over, in its old order
         assert Counter(flat(had)) == Counter(flat(old))
 
 
@@ -146,7 +146,7 @@ def test_an_epoch_in_order_goes_on_to_the_new_end(kind: str) -> None:
         old, new = KINDS[kind](4) | stage, KINDS[kind](7) | stage
         for cut in range(3):
             state = lz.state_at(old, cut)
-            with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) carries"):
+            with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\) to carry"):
                 lz.run(new, state)
             assert list(lz.run(new, lz.rebase(state, new))) == list(new)[cut:]
 
@@ -162,7 +162,7 @@ def test_a_shuffled_epoch_ends_before_the_data_grow(kind: str) -> None:
     assert [*before, *islice(lz.run(new, state), 7)] == [*islice(old, 8), *islice(new, 14, 21)]
     assert (state.items, state.epoch) == (8, 1)
     next(run)
-    with pytest.raises(lz.StateMismatch, match=r"length=4.*length=7.*go on with what was there"):
+    with pytest.raises(lz.StateMismatch, match=r"length=4.*length=7.*keep the old data until"):
         lz.rebase(run.state, new)
 
 
@@ -185,7 +185,7 @@ def test_ranks_go_on_alike(shuffled: bool) -> None:
     ]
     if shuffled:
         assert sorted(found[0][:3] + found[1][:3]) == sorted(found[0][3:] + found[1][3:])
-    else:  # the second epoch goes on to the new end
+    else:  # the second epoch continues to the new end
         assert found == [[4, 0, 2, 4, 0, 2], [5, 1, 3, 5, 1, 3]]
 
 
@@ -213,7 +213,7 @@ def test_what_a_window_holds_is_not_ordered_in_another_way() -> None:
         for size in (4, 7)
     )  # fmt: skip
     for cut in range(1, 9):
-        with pytest.raises(lz.StateMismatch, match=r"behind it (holds|orders)"):
+        with pytest.raises(lz.StateMismatch, match=r"after it (holds|orders)"):
             lz.rebase(lz.state_at(old, cut), new)
 
 

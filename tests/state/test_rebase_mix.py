@@ -143,7 +143,7 @@ MIX = lz.mix(LETTERS, [1, 2, 3], seed=0)
     [
         (lz.mix(LETTERS, [1, 2, 3], seed=0, stop="never"), "stop decides the order"),
         (lz.mix(LETTERS, [1, 2, 3], deterministic=True), "decides the order"),
-        (lz.mix([lz.count()], [1], seed=0), "none of its pipelines is left"),
+        (lz.mix([lz.count()], [1], seed=0), "none of its pipelines remains"),
         (lz.interleave(*LETTERS), "mix -> interleave"),
     ],
     ids=str,
@@ -156,7 +156,7 @@ def test_what_a_mixture_cannot_follow(new: Any, reason: str) -> None:
 
 def test_a_window_behind_holds_a_mixture_to_its_weights() -> None:
     old, new = (lz.mix(LETTERS, w, seed=0) | lz.shuffle(4, seed=0) for w in ([1, 2, 3], [3, 2, 1]))
-    with pytest.raises(lz.StateMismatch, match=r"shuffle.* behind it holds what mix gave"):
+    with pytest.raises(lz.StateMismatch, match=r"shuffle.* after it holds items from mix"):
         lz.rebase(lz.state_at(old, 5), new)
 
 
@@ -172,7 +172,7 @@ def test_a_changed_pipeline_of_a_mixture_goes_on_where_it_was() -> None:
     assert rest(threes, lz.state_at(batched, 2), 1) == [[4, 5, 6]]
     moved = lz.state_at(lz.mix([numbers, others], [1, 1], seed=0), 7)
     part = others | lz.take(5) | lz.shuffle(seed=0)
-    with pytest.raises(lz.StateMismatch, match=r"begin it anew, .* pipelines\[1\].*orders whole"):
+    with pytest.raises(lz.StateMismatch, match=r"from scratch, .* pipelines\[1\].*orders whole"):
         lz.rebase(moved, lz.mix([numbers, part], [1, 1], seed=0))
     alone = lz.rebase(moved, lz.mix([numbers], [1], seed=0))
     anew = lz.mix([numbers, part], [0, 1], seed=0)
@@ -206,10 +206,10 @@ def test_named_pipelines_of_a_mixture_go_on_each_where_it_was(
     head = list(islice(old, cut))
     state = lz.state_at(old, cut)
     if before != after:
-        with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+        with pytest.raises(lz.StateMismatch, match="belongs to a different pipeline"):
             lz.run(new, state)
     if not {*before} & {*after}:
-        with pytest.raises(lz.StateMismatch, match="none of its pipelines is left"):
+        with pytest.raises(lz.StateMismatch, match="none of its pipelines remains"):
             lz.rebase(state, new)
         return
     tail = list(islice(lz.run(new, lz.rebase(state, new)), 25))
@@ -230,5 +230,5 @@ def test_pipelines_of_a_mixture_that_look_alike_want_names() -> None:
     named = lz.state_at(of_alike("ab", True), 5)
     with pytest.raises(lz.StateMismatch, match=r'name="a".*-> .*name="b"'):
         lz.run(of_alike("ba", True), named)
-    with pytest.raises(lz.StateMismatch, match="none of its pipelines is left"):
+    with pytest.raises(lz.StateMismatch, match="none of its pipelines remains"):
         lz.rebase(named, of_alike("ab", False))

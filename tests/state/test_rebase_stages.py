@@ -90,20 +90,20 @@ def test_stages_without_a_memory_are_removed_from_here_on() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (DATA | lz.take(9), DATA, "take(n=9) is gone; what it holds or counts would be lost"),
+        (DATA | lz.take(9), DATA, "take(n=9) was removed; the items that it holds or counts would"),
         (DATA | lz.shuffle(4, seed=0), DATA, "would be lost"),
         (
             DATA,
             DATA | lz.shuffle(seed=0),
-            "it orders whole epochs, of which a part is gone",
+            "it orders whole epochs, and the current one is partly delivered",
         ),
         (DATA, DATA | lz.gather([1, 2]), "it orders whole epochs"),
         (DATA, DATA | lz.shard(num_shards=2, index=0, contiguous=True), "it orders whole"),
         (
             DATA | lz.shuffle(4, seed=0),
             DATA | lz.filter(bool) | lz.shuffle(4, seed=0),
-            "stage 2: filter() is new; shuffle(buffer_size=4, seed=0) behind it holds what filter "
-            "gave; put filter behind shuffle, or change between epochs",
+            "stage 2: filter() was added; shuffle(buffer_size=4, seed=0) after it holds items from "
+            "filter; put filter after shuffle, or change between epochs",
         ),
         (DATA | lz.map(str) | lz.take(9), DATA | lz.take(8), "take(n=9) -> take(n=8); n decides"),
         (DATA, lz.count() | lz.take(40), "source -> count"),

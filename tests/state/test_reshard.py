@@ -1,4 +1,4 @@
-"""States of all ranks as those of another number of ranks."""
+"""States of all ranks as those of a different number of ranks."""
 
 from __future__ import annotations
 
@@ -127,19 +127,19 @@ def test_what_lanes_refuse() -> None:
     pair = lz.lanes(LANES, num_shards=2, index=0)
     one, two, three = laned_states()
     for states, reason, *behind in (
-        ([one, two], "lanes(num_shards=3) wants the states of 3 ranks, got 2"),
+        ([one, two], "lanes(num_shards=3) needs the states of 3 ranks, got 2"),
         ([one, two, three, one], "of 3 ranks, got 4"),
-        ([one, three, two], "in place of rank 1's state there is that of rank 2"),
-        ([one, one, three], "in place of rank 1's state there is that of rank 0"),
-        ([one, two, lz.init(DATA)], "ranks 0 and 2 have two pipelines:\n    lanes\n -> source"),
-        ([one, *laned_states(2)], "ranks 0 and 1 have two pipelines"),
-        (laned_states(), "the states belong to another pipeline:\n    lanes\n -> ", lz.take(30)),
+        ([one, three, two], "expected the state of rank 1, got that of rank 2"),
+        ([one, one, three], "expected the state of rank 1, got that of rank 0"),
+        ([one, two, lz.init(DATA)], "0 and 2 have different pipelines:\n    lanes\n -> source"),
+        ([one, *laned_states(2)], "ranks 0 and 1 have different pipelines"),
+        (laned_states(), "states belong to a different pipeline:\n    lanes\n -> ", lz.take(30)),
         *(
             (laned_states(behind=stage), reason, stage)
             for stage, reason in (
-                (lz.shuffle(3, seed=0), "shuffle(buffer_size=3, seed=0) behind them counts or"),
-                (lz.take(30), "take(30) behind them counts or holds"),
-                (lz.shard(num_shards=2, index=0), "divided once more, by shard"),
+                (lz.shuffle(3, seed=0), "shuffle(buffer_size=3, seed=0) after them counts or"),
+                (lz.take(30), "take(30) after them counts or holds"),
+                (lz.shard(num_shards=2, index=0), "divided again, by shard"),
             )
         ),
     ):
@@ -151,7 +151,7 @@ def test_what_lanes_refuse() -> None:
         lz.run(lz.lanes(LANES, num_shards=3, index=0), two)
     with pytest.raises(lz.StateMismatch, match=r"num_shards=3\) -> lanes\(num_shards=2"):
         lz.run(lz.lanes(LANES, num_shards=2, index=0), one)
-    with pytest.raises(lz.StateMismatch, match=r"lz\.reshard deals them, from all ranks' states"):
+    with pytest.raises(lz.StateMismatch, match=r"use lz\.reshard with the states of all ranks"):
         lz.rebase(one, lz.lanes(LANES, num_shards=2, index=0))
     for position in (
         *((0, 0), ((), 0, 0), 3, None, (3, 0, 0), (((0, 1),), 0, 0, 0)),
@@ -189,7 +189,7 @@ def test_lanes_change_ranks_in_every_epoch_alike_or_say_so(
     sizes = st.integers(1, len(pipelines))
     old, new = data.draw(sizes), data.draw(sizes)
     given: list[Any] = []
-    states, passes = [], set()  # which pass of what repeats behind, or none of no items
+    states, passes = [], set()  # the pass of a later repeat, or none without items
     for index, rank in enumerate(ranks(old)):
         run = lz.run(rank)
         some = [*islice(run, data.draw(st.integers(0, 30)))]
@@ -202,7 +202,7 @@ def test_lanes_change_ranks_in_every_epoch_alike_or_say_so(
         dealt = lz.reshard(states, ranks(new)[0])
     except lz.StateMismatch as refusal:
         assert not is_within
-        assert "put repeat() into each lane, not behind" in str(refusal)  # noqa: PT017  # or it is dealt
+        assert "put repeat() into each lane, not after" in str(refusal)  # noqa: PT017  # or it is dealt
         assert len({s.epoch for s in states}) > 1 or len(epochs) > 1 or len(passes) > 1
         return
     for rank, state in zip(ranks(new), dealt, strict=True):
@@ -244,7 +244,7 @@ def test_ranks_that_disagree_are_told_by_how_much() -> None:
         lz.StateMismatch, match=r"(?s)ranks 0 and 2 disagree: \+2 items.stage 2, .*stage 3, shu"
     ):
         lz.reshard(states, global_rank(2, 0))
-    with pytest.raises(lz.StateMismatch, match="wants the states of 3 ranks, got 2"):
+    with pytest.raises(lz.StateMismatch, match="needs the states of 3 ranks, got 2"):
         lz.reshard(states[:2], global_rank(2, 0))
     pair = [lz.state_at(PIPELINE, n) for n in (4, 5)]
     with pytest.raises(lz.StateMismatch, match=r"ranks 0 and 1 disagree: \+1 items"):
@@ -257,10 +257,10 @@ def test_ranks_that_go_at_their_own_pace_keep_to_their_number() -> None:
 
     states = [lz.state_at(rank(2, n), n + 1) for n in range(2)]
     assert lz.reshard(states, rank(2, 0)) == states
-    with pytest.raises(lz.StateMismatch, match="wants the states of 2 ranks, got 1"):
+    with pytest.raises(lz.StateMismatch, match="needs the states of 2 ranks, got 1"):
         lz.reshard(states[:1], rank(2, 0))
     for found in (states, [lz.init(rank(2, n)) for n in range(2)]):
-        with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) behind shard counts .* lanes"):
+        with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) after shard counts .* lanes"):
             lz.reshard(found, rank(3, 0))
 
 
@@ -268,13 +268,13 @@ def test_ranks_that_go_at_their_own_pace_keep_to_their_number() -> None:
     ("made", "reason"),
     [
         (lambda n: DATA | lz.shard(num_shards=n, index=0, contiguous=True), "are contiguous"),
-        (lambda n: lz.zip(DATA, DATA | lz.shard(num_shards=n, index=0)), "another pipeline"),
+        (lambda n: lz.zip(DATA, DATA | lz.shard(num_shards=n, index=0)), "different pipeline"),
         (
             lambda n: (
                 lz.zip(DATA, DATA | lz.shard(num_shards=2, index=0))
                 | lz.shard(num_shards=n, index=0)
             ),
-            "put shard behind zip",
+            "put shard after zip",
         ),
         (
             lambda n: DATA | lz.shard(num_shards=2, index=0) | lz.shard(num_shards=n, index=0),

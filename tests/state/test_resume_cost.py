@@ -1,4 +1,4 @@
-"""What a resume reads again: told before, and counted."""
+"""The cost of a resume: predicted, and counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table() -> lz.Pipeline[int]:
 
 
 class Table:
-    """Data with indices that counts what is read of it."""
+    """Indexable data that count how many of their items are read."""
 
     def __init__(self, size: int) -> None:
         self.size, self.pulled = size, 0
@@ -39,7 +39,7 @@ class Table:
 
 
 def again(pipeline: lz.Pipeline[Any], n: int) -> int:
-    """How many more items a resume after n items reads than going on does, to the end."""
+    """How many more items a resume after n items reads than a run that continues, to the end."""
 
     def pulled() -> int:
         return sum(each.arguments["data"].pulled for each in sources(pipeline))
@@ -144,8 +144,8 @@ def test_behind_stages_that_leave_out_or_add_only_reading_tells() -> None:
     assert cost.items == math.inf
     assert cost.stages == (lz.types.StageCost("4", "shuffle", 26),)
     assert str(cost).split("\n") == [
-        "an unknown number of items of the sources again",
-        "stage 4, shuffle: 26 items again",
+        "re-reads an unknown number of items of the sources",
+        "stage 4, shuffle: re-reads 26 items",
     ]
 
 

@@ -61,7 +61,7 @@ def test_previous_ones_stay(place: Any) -> None:
     assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [5, 4, 2]
     lz.save(at(6), place, keep=0)
     assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [6, 4, 2]
-    lz.save(at(6), place)  # once more the same: what is before it is still before it
+    lz.save(at(6), place)  # once more the same: the previous save is unchanged
     assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [6, 4, 2]
 
 
@@ -86,13 +86,13 @@ def test_a_torn_file_names_itself_and_the_one_before(place: Any) -> None:
     lz.save(at(3_000), place, keep=3)
     spoil(place, at(3_000).to_json().encode()[:-9])
     with pytest.raises(
-        lz.InvalidState, match=r"state\.json: not a state.* that of 2,000 items"
+        lz.InvalidState, match=r"state\.json: not a state.* state, after 2,000 items"
     ) as e:
         lz.load(place)
     named = str(e.value).rpartition("lz.load(")[2]
     assert lz.load(named.strip("')")) == at(2_000)
     spoil(f"{place}.1", b"")
-    with pytest.raises(lz.InvalidState, match=r"that of 1,000 items before .*\.2'"):
+    with pytest.raises(lz.InvalidState, match=r"state, after 1,000 items, .*\.2'"):
         lz.load(place)
     lz.save(at(4_000), place, keep=3)  # which keeps no torn one
     assert [lz.load(f"{place}{end}").items for end in ("", ".2")] == [4000, 1000]
@@ -104,7 +104,7 @@ def test_cut_off_at_any_length(data: st.DataObject) -> None:
     content = text[: data.draw(st.integers(0, len(text) - 1))]
     content += b"\0" * data.draw(st.integers(0, 4096))  # as some file systems have it
     spoil("memory://cut.json", content)
-    with pytest.raises(lz.InvalidState, match=r"memory:///?cut\.json: .*no whole state"):
+    with pytest.raises(lz.InvalidState, match=r"memory:///?cut\.json: .*no previous whole state"):
         lz.load("memory://cut.json")
 
 
@@ -114,11 +114,11 @@ def test_no_state_at_all(tmp_path: Path) -> None:
         lz.load(path)
     with path.open("wb") as file:
         file.truncate(1 << 40)  # a terabyte of zeros
-    with pytest.raises(lz.InvalidState, match="no state"):
+    with pytest.raises(lz.InvalidState, match="too long for a state"):
         lz.load(path)
     with pytest.raises(FileNotFoundError, match=r"no_such'$"):
         lz.save(at(0), tmp_path / "no_such" / "state.json")
-    with pytest.raises(OSError, match="is no regular file"):
+    with pytest.raises(OSError, match="is not a regular file"):
         lz.save(at(0), os.devnull)
     assert Path(os.devnull).is_char_device()
 
@@ -203,7 +203,7 @@ except PermissionError:
         assert lz.load(path).items == items
     print([lz.load(path + end).items for end in (".1", ".2")])
 """
-    with TemporaryDirectory() as folder:  # which others may enter, as they may not pytest's
+    with TemporaryDirectory() as folder:  # others may enter it, unlike pytest's
         os.chmod(folder, 0o755)
         Path(folder, "inner").mkdir()
         assert ran(code, Path(folder, "inner")) == "[3, 2]\n"
@@ -225,11 +225,11 @@ def test_a_folder_that_cannot_be_flushed(tmp_path: Path, monkeypatch: pytest.Mon
     assert lz.load(tmp_path / "state.json.1").items == 1
 
 
-# --- killed, out of room, and several at once ---
+# --- killed, without space, and several simultaneously ---
 
 
 def ran(code: str, folder: Path) -> str:
-    """What a Python of its own prints, which may fork as it has no threads."""
+    """The output of a Python of its own, which may fork as it has no threads."""
     done = subprocess.run(
         [sys.executable, "-c", HEAD + code, str(folder / "state.json")],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Another seed: of what draws for each item at any time, of what shuffles between two epochs."""
+"""A different seed: of stages that draw per item at any time, of shuffles between two epochs."""
 
 from __future__ import annotations
 
@@ -83,5 +83,5 @@ def test_the_reason_is_said() -> None:
     old, new = (lz.source(range(9)) | lz.shuffle(seed=seed) for seed in (0, 1))
     with pytest.raises(lz.StateMismatch, match="seed decides the order; change it between two"):
         lz.rebase(lz.state_at(old, 4), new)
-    with pytest.raises(lz.StateMismatch, match=r"lz.rebase\(state, pipeline\) carries it over"):
+    with pytest.raises(lz.StateMismatch, match=r"lz.rebase\(state, pipeline\) to carry it over"):
         lz.run(new, lz.init(old))

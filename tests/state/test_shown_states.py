@@ -1,4 +1,4 @@
-"""What a state says is shown in one line and without control codes, and however long it is."""
+"""The text of a state is shown in one line and without control codes, however long it is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PIPELINES: dict[str, lz.Pipeline[Any]] = {
 
 
 def strings(found: Any, path: Path = ()) -> Iterator[Path]:
-    """Where JSON has a string or a number, or a key."""
+    """The strings, numbers and keys in JSON."""
     if isinstance(found, list):
         for number, value in enumerate(found):
             yield from strings(value, (*path, number))
@@ -56,7 +56,7 @@ def strings(found: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def put(found: Any, path: Path, new: Any) -> Any:
-    """JSON with another value at a path, or another key."""
+    """JSON with a different value at a path, or a different key."""
     if not path:
         return new
     first, *rest = path
@@ -119,7 +119,7 @@ def test_nothing_shows_the_control_codes_of_a_state(name: str) -> None:
     assert count > 5
 
 
-# --- of as many stages as a text has room for ---
+# --- of as many stages as a text can hold ---
 
 
 def long_state(stages: int, at: int) -> str:
@@ -137,9 +137,9 @@ def test_states_of_very_many_stages_are_compared() -> None:
     assert State.from_json(one) == State.from_json(one)
     assert State.from_json(one) != State.from_json(other)
     assert State.from_json(one) < State.from_json(other)
-    with pytest.raises(lz.StateMismatch, match="belong to two pipelines"):
+    with pytest.raises(lz.StateMismatch, match="belong to different pipelines"):
         lz.diff(one, long_state(4_999, 1))
-    with pytest.raises(lz.StateMismatch, match="belong to another pipeline"):
+    with pytest.raises(lz.StateMismatch, match="belong to a different pipeline"):
         lz.reshard([one, one], shards(2))
 
 

@@ -182,32 +182,34 @@ def test_a_path_is_no_state(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     path.write_text(TEXT)
     for read in (lz.run(PIPELINE).load_state_dict, lambda it: lz.run(PIPELINE, it)):
-        with pytest.raises(lz.InvalidState, match=r"got the path .*; pass the text: path.read_t"):
+        with pytest.raises(lz.InvalidState, match=r"got the path .*; pass its contents: path.read"):
             read(path)
     assert lz.run(PIPELINE, path.read_text()).state == STATE
 
 
 @pytest.mark.parametrize("version", [4, 99, 2**70])
 def test_formats_of_later_releases(version: Any) -> None:
-    with pytest.raises(lz.InvalidState, match=r"format .* reads 3; a newer .*: upgrade"):
+    with pytest.raises(lz.InvalidState, match=r"format .* reads 3; .* by a newer .*: upgrade"):
         State.from_json(resigned(lazyckpt=version))
 
 
 @pytest.mark.parametrize("version", [0, -1, "3", "2", 3.0, 2.0, True, None, []])
 def test_formats_that_are_none(version: Any) -> None:
-    with pytest.raises(lz.InvalidState, match=r"format .* reads 3, and none is that"):
+    with pytest.raises(lz.InvalidState, match=r"format .* this lazyckpt reads 3"):
         State.from_json(resigned(lazyckpt=version))
 
 
 def test_formats_before_the_first_release() -> None:
-    with pytest.raises(lz.InvalidState, match=r"format 2, of before the first .*begin anew"):
+    with pytest.raises(lz.InvalidState, match=r"format 2, from before the first .*the beginning"):
         State.from_json(resigned(lazyckpt=2))
     for old in (
         resigned(lazyckpt=1),
         '{"lazyckpt":1,"items":3,"position":[0,3],"pipeline":[["source",{"length":7}]],'
         '"check":"dceb4ab1"}',
     ):
-        with pytest.raises(lz.InvalidState, match=r"format 1, of before the first .*begin anew"):
+        with pytest.raises(
+            lz.InvalidState, match=r"format 1, from before the first .*the beginning"
+        ):
             State.from_json(old)
 
 
@@ -307,7 +309,7 @@ def test_a_position_beyond_the_end(pipeline: lz.Pipeline[Any]) -> None:
         if pipeline.calls[0].name in ("zip", "concat"):
             continue
         if pipeline.calls[-1] == lz.shuffle(4, seed=0).calls[0] and far < 2**60:
-            continue  # a shuffle counts from where it was inserted, which may be far on
+            continue  # a shuffle counts from its insertion, which may be far into the run
         with pytest.raises((lz.InvalidState, lz.SourceChanged)):
             next(lz.run(pipeline, State(pipeline.entries, 3, position).to_json()))
 
@@ -400,7 +402,7 @@ def test_rebase_to_the_same_is_the_same() -> None:
         (
             lz.batch(2) | lz.shuffle(3, seed=0),
             lz.batch(3) | lz.shuffle(3, seed=0),
-            "shuffle(buffer_size=3, seed=0) behind it holds what batch gave",
+            "shuffle(buffer_size=3, seed=0) after it holds items from batch",
         ),
     ],
     ids=str,

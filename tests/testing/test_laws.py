@@ -35,7 +35,7 @@ def test_every_source(name: str, data: st.DataObject) -> None:
 
 
 def ending_with(name: str, data: st.DataObject) -> lz.Pipeline[Any] | None:
-    """A source with a stage of that name behind it; None where it has too few items for that."""
+    """A source with a stage of that name after it; None if it has too few items for that."""
     stage = data.draw(strategies.STAGES[name])
     pipeline = data.draw(sources.sources())
     if name in strategies.INSTEAD and pipeline.machine.skip is None:
@@ -72,7 +72,7 @@ def keeps_all(pipeline: lz.Pipeline[Any]) -> None:
 
 
 def spoiled(item: Any) -> None:
-    """Change an item in place, where that can be done."""
+    """Change an item in place, if possible."""
     if isinstance(item, list):
         item.append("spoiled")
     elif isinstance(item, dict):
@@ -87,7 +87,7 @@ _numbers = st.integers(0, 20).flatmap(
 
 
 def over_numbers(name: str, data: st.DataObject) -> lz.Pipeline[Any]:
-    """A stage, a join or a source of that name, over numbers, which nobody can change."""
+    """A stage, a join or a source of that name, over numbers, which are immutable."""
     if name in sources.SOURCES:
         return data.draw(sources.SOURCES[name])
     if name in strategies.JOINS:

@@ -30,7 +30,7 @@ from lazyckpt.testing import checks, laws, models
 
 
 def forgets_the_first(up: Machine[Any]) -> Machine[Any]:
-    """A shift of one, the same in every lane."""
+    """A shift of one, the same in every mode."""
     return stateless(up, step=lambda p: up.step(up.step(p)[0]))
 
 
@@ -175,7 +175,7 @@ def looks_back_in_secret(up: Machine[Any]) -> Machine[Any]:
 
 
 def says_too_little(up: Machine[Any]) -> Machine[Any]:
-    """A window that says that a resume reads one item again, where it reads two."""
+    """A window that claims that a resume reads one item again, but reads two."""
     found: Machine[Any] = lz.registry["sliding_window"].build(up, 3, stride=1)
     return found._replace(rereads=lambda position: (Reread(position, 1),))
 
@@ -198,12 +198,12 @@ def takes_ahead_in_secret(up: Machine[Any]) -> Machine[Any]:
 
 
 def owns_nothing_of_what_it_says(up: Machine[Any]) -> Machine[Any]:
-    """Upstream's positions, said to have a part of its own behind."""
+    """Upstream's positions, with the false claim of an own part after them."""
     return stateless(up, step=up.step, flow=up.flow)._replace(owns=True)
 
 
 def owns_more_than_it_says(up: Machine[Any]) -> Machine[Any]:
-    """A count behind upstream's positions, said to be upstream's own."""
+    """A count after upstream's positions, with the false claim that they are upstream's own."""
     found: Machine[Any] = lz.registry["take"].build(up, 5)
     return found._replace(owns=False)
 
@@ -228,13 +228,13 @@ def same(items: models.Items) -> models.Items:
 
 CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("meaning", forgets_the_first),
-    ("lanes", flows_otherwise),
-    ("lanes", tells_late),
-    ("lanes", skips_short),
-    ("lanes", makes_another_alone),
-    ("lanes", has_others_at_a_range),
-    ("lanes", misjudges_its_length),
-    ("lanes", misnames_its_epoch),
+    ("modes", flows_otherwise),
+    ("modes", tells_late),
+    ("modes", skips_short),
+    ("modes", makes_another_alone),
+    ("modes", has_others_at_a_range),
+    ("modes", misjudges_its_length),
+    ("modes", misnames_its_epoch),
     ("resume", keeps_a_sum_elsewhere),
     ("codec", holds_its_items),
     ("purity", rolls_dice),
@@ -304,7 +304,7 @@ def flows_dry(up: Machine[Any]) -> Machine[Any]:
 def test_a_lane_that_ends_early_is_told_in_words() -> None:
     stage = lz.combinator()(flows_dry)()
     with pytest.raises(AssertionError, match="item 0 of the flow from cut 0: the end, expected 0"):
-        testing.LAWS["lanes"](lz.source(range(3)) | stage, 60)
+        testing.LAWS["modes"](lz.source(range(3)) | stage, 60)
     del lz.registry["flows_dry"]
 
 
@@ -337,7 +337,7 @@ def test_wrong_places_of_prefetched_items_are_caught(
     right = getattr(Prefetcher, broken)
 
     def wrong(self: Prefetcher) -> Any:
-        """The place is that of the last chunk, or an item is not counted."""
+        """The place is the last chunk's, or an item isn't counted."""
         if broken == "place":
             return self._chunk.places.after(0), right(self)[1]
         return max(0, right(self) - 1)
@@ -363,7 +363,7 @@ def test_tasks_that_change_places_are_caught(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def keeps_the_last(up: Machine[Any]) -> Machine[Any]:
-    """Drops what comes twice in a row."""
+    """Drops an item that equals the one before it."""
 
     def step(position: Position) -> tuple[Position, Any]:
         before, last = position
@@ -397,7 +397,7 @@ def test_what_is_not_itemwise_is_caught(build: Callable[..., Machine[Any]]) -> N
 
 
 def anchors_where_upstream_stands(up: Machine[Any]) -> Machine[Any]:
-    """Expands each item into two, from where upstream stood when it was asked for."""
+    """Expands each item into two, from upstream's position at the request for it."""
 
     def flow(position: Position) -> Flow[Any]:
         anchor, inside = position

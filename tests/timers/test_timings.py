@@ -1,4 +1,4 @@
-"""Timers: what they add up."""
+"""Timers: their sums."""
 
 from __future__ import annotations
 

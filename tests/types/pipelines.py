@@ -142,7 +142,7 @@ assert_type(
 )
 assert_type(words | lz.take_tokens(9, key=len), lz.Pipeline[str])
 
-# The same items, fewer of them, or in another order.
+# The same items, fewer of them, or in a different order.
 
 assert_type([2, 3] | lz.take(2), lz.Pipeline[int])
 assert_type(words | lz.skip(1), lz.Pipeline[str])
@@ -265,7 +265,7 @@ assert_type(words | windows(2, seed=0), lz.Pipeline[tuple[int, ...]])
 
 
 def elsewhere() -> None:
-    """What reads, writes files or needs torch, and is not run."""
+    """Code that reads or writes files or needs torch, and isn't run."""
     assert_type(words[0], str)
     assert_type(words[1:], lz.Pipeline[str])
     assert_type(next(iter(words)), str)

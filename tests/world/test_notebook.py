@@ -1,7 +1,7 @@
-"""The notebooks: run from a clean kernel, they show what is stored in them.
+"""The notebooks: run from a clean kernel, they show the outputs that are stored in them.
 
-`python -m tests.world.test_notebook` runs them all, or those named, and stores their outputs
-and the pictures of the README anew.
+`python -m tests.world.test_notebook` runs them all, or the named ones, and stores their outputs
+and the pictures of the README again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def executed(notebook: Any) -> Any:
     with apart() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Jupyter's own
         if any("matplotlib" in cell.source for cell in fresh.cells):
-            import_module("matplotlib.font_manager")  # which says so where it has to look for fonts
+            import_module("matplotlib.font_manager")  # it says so if it has to look for fonts
         client = NotebookClient(
             fresh,
             kernel_name="python3",
@@ -75,9 +75,9 @@ def apart() -> Iterator[Path]:
 
 
 def shown(notebook: Any) -> list[tuple[str, list[Any]]]:
-    """Each code cell with what it prints and shows, without counts, ids and times.
+    """Each code cell with its output, without counts, ids and times.
 
-    Of a picture, and where a cell says that it differs, only that there is something.
+    For a picture, and if a cell says that its output differs, only that there is an output.
     """
     return [
         (cell.source, [plain(output, cell.source.startswith(VARIES)) for output in cell.outputs])
@@ -112,7 +112,7 @@ def pictures(notebook: Any, cell_id: str | None = None) -> list[bytes]:
 
 
 def is_empty(picture: bytes) -> bool:
-    """Whether it has a frame and a title at most."""
+    """Whether it has at most a frame and a title."""
     return bool(imread(BytesIO(picture))[..., :3].std() < 0.12)
 
 
@@ -230,7 +230,7 @@ def test_what_a_cell_shows_and_how_it_is_named() -> None:
         (run, "Run", "1 item"),
         (state, "State", "1 item"),
         (difference, "Difference", "+1 items"),
-        (cost, "ResumeCost", "2 items of the sources again"),
+        (cost, "ResumeCost", "re-reads 2 items of the sources"),
     ):
         (output,) = cell[1]
         assert f"<bdi>{title}</bdi>" in output["text/html"], output

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def said(*command: str) -> str:
-    """What a type checker says of the files, as pyproject.toml has it set."""
+    """The output of a type checker for the files, as pyproject.toml configures it."""
     found = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=ROOT,

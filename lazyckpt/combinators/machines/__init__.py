@@ -1,1 +1,1 @@
-"""What combinators are made of: machines, orders and checks that several of them share."""
+"""Machines, orders and checks that several combinators share."""

@@ -1,4 +1,4 @@
-"""Best-fit decreasing over groups of equal sizes and equal rows, under `plan_packing`."""
+"""Best-fit decreasing over groups of equal sizes and equal rows, for `plan_packing`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class _Rows(NamedTuple):
-    """Rows next to each other that have as much room."""
+    """Adjacent rows with the same room."""
 
     room: int
     first: int
@@ -19,7 +19,7 @@ class _Rows(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """So many rows, from the first on, each take so many pieces of the size at hand."""
+    """A number of rows, from the first on, that each take the same number of pieces of one size."""
 
     first: int
     rows: int
@@ -27,11 +27,11 @@ class _Step(NamedTuple):
 
 
 def best_fit_decreasing(sizes: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], int]:
-    """The row that each size goes into, and how many rows there are.
+    """Return the row of each size, and the number of rows.
 
     Args:
         sizes: Ints from 1 to `length`, falling.
-        length: How much room a row has.
+        length: The room in a row.
     """
     starts = np.flatnonzero(np.diff(sizes, prepend=0))
     counts = np.diff(starts, append=len(sizes))
@@ -44,14 +44,14 @@ def best_fit_decreasing(sizes: NDArray[np.int64], length: int) -> tuple[NDArray[
 
 
 def _steps(sizes: list[int], counts: list[int], length: int) -> Iterator[_Step]:
-    """How pieces are dealt to rows, all of one size at a time, in the order of sizes.
+    """Yield how pieces are dealt to rows, all of one size at a time, in the order of sizes.
 
-    What a row has left when it takes no more of a size is less than that size, and so less
-    than what any row has that can take one still. So rows that can are a stack with the
-    least room on top, and others wait until the sizes have become small enough for them.
+    When a row takes no more pieces of a size, its remaining room is less than that size, and so
+    less than the room of any row that can still take one. So the rows that can are a stack with the
+    least room on top. The others wait until sizes have become small enough for them.
     """
     fitting: list[_Rows] = []
-    waiting: list[_Rows] = []  # a heap by room, negative: the most comes first
+    waiting: list[_Rows] = []  # a heap by negative room: the most room comes first
     total = 0
     for size, left in zip(sizes, counts, strict=True):
         while waiting and -waiting[0].room >= size:

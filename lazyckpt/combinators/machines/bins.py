@@ -1,4 +1,4 @@
-"""Rows of several whole sequences, of which some are filled at once, under `pack`."""
+"""Rows of several whole sequences, some open at the same time, for `pack`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from lazyckpt.errors import SourceChanged
 
 
 class Rooms(Protocol):
-    """How many tokens there is room for in each of the rows that are being filled."""
+    """The remaining room of each open row."""
 
     def place(self, size: int) -> int:
-        """Put so many tokens into a row; gives its number, or -1 if none has room."""
+        """Put tokens into a row; return its number, or -1 if none has room."""
 
     def add(self, room: int) -> None:
-        """Begin a row."""
+        """Open a row."""
 
 
 class FirstFit:
@@ -68,7 +68,7 @@ class BestFit:
 
 
 class Bins:
-    """Rows that are filled at once."""
+    """The open rows."""
 
     def __init__(self, name: str, length: int, overflow: Overflow, rooms: Rooms) -> None:
         self.name, self.length, self.overflow = name, length, overflow
@@ -76,7 +76,7 @@ class Bins:
         self._rooms = rooms
 
     def place(self, items: Iterable[Any], most: float) -> list[Any]:
-        """Put sequences into rows, up to the first without room in so many; return that, if any."""
+        """Put sequences into rows, up to the first one without room; return that one, if any."""
         rows, rooms, length = self.rows, self._rooms, self.length
         for item in items:
             size, last, whole = size_of(self.name, item), item, list[Any]()
@@ -103,11 +103,9 @@ class Bins:
         return []
 
     def after(self, given: int) -> list[list[Any]]:
-        """The rows after so many."""
+        """Return the rows after the first `given` ones."""
         if given >= max(1, len(self.rows)):
-            raise SourceChanged(
-                f"{self.name}: the state stands after row {given} of {len(self.rows)}"
-            )
+            raise SourceChanged(f"{self.name}: the state is after row {given} of {len(self.rows)}")
         return self.rows[given:]
 
 
@@ -120,11 +118,11 @@ def binned(
     pad: Pad | None,
     begin: Callable[[], Rooms],
 ) -> Machine[Features]:
-    """Rows that are filled at once, and given at once when there is no room for a sequence.
+    """Build a machine with several open rows, all yielded when a sequence fits into none.
 
-    If the length changes before all of them are given, the sequences of the others go into rows
-    of the new length, before any that is read. The position has for each such change the
-    length that was, the number of rows, and how many of these were given.
+    If the length changes before all of them are yielded, the sequences of the remaining rows go
+    into rows of the new length, before any new sequence. For each such change, the position
+    contains the old length, the number of rows, and how many of these were yielded.
     """
     is_scheduled = isinstance(length, Schedule)
 
@@ -132,10 +130,10 @@ def binned(
         before: Read, anchor: Position, number: int, given: int, *own: Any
     ) -> Iterator[Placed]:
         held: list[Any] = []
-        left: list[Any] = []  # read, and without room in the rows before
+        left: list[Any] = []  # read, and without room in the earlier rows
 
         def placed(size: int, most: int) -> Bins:
-            """Rows of what is held, left and read, up to one for which they have no room."""
+            """Yield rows of sequences held, left over and read, up to one that fits into none."""
             nonlocal left
             bins = Bins(name, size, overflow, begin())
             bins.place(held, math.inf)

@@ -1,4 +1,4 @@
-"""A Bloom filter, and the hashes of which it is made, kept in files that never change."""
+"""A Bloom filter, and the hashes in it, kept in files that never change."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lazyckpt.state.saving import write_file
 
 _MAGIC = b"lzseen01"
 _HEAD = len(_MAGIC) + 16
-_CHUNK = 1 << 16  # hashes added at once
-_FEW = 32  # that are sooner added one by one
+_CHUNK = 1 << 16  # hashes added in one call
+_FEW = 32  # hashes for which one by one is faster
 
 
 class BloomFilter:
-    """A set of 64-bit hashes that may say of others, too, that they are in it.
+    """A set of 64-bit hashes with some false positives.
 
-    Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. The bits of a
-    hash are `h + i * g(h)`, as two hashes do as well as many (Kirsch and Mitzenmacher, "Less
-    hashing, same performance: building a better Bloom filter", 2008).
+    Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. The bits of a hash
+    are `h + i * g(h)`; two hashes do as well as many (Kirsch and Mitzenmacher, "Less hashing, same
+    performance: building a better Bloom filter", 2008).
 
     Args:
-        capacity: How many hashes it is for.
-        false_positive_rate: How many of other hashes it takes for its own once it has so many.
+        capacity: The number of hashes it is made for.
+        false_positive_rate: The share of other hashes it accepts once it has that many.
     """
 
     def __init__(self, capacity: int, false_positive_rate: float) -> None:
@@ -40,7 +40,7 @@ class BloomFilter:
         self._count = max(1, round(self._size / capacity * math.log(2)))
 
     def add(self, value: int) -> bool:
-        """Add a hash, and say whether it was not there."""
+        """Add a hash; return True if it is new."""
         held, size = self._bytes, self._size
         place, step = value % size, hashed(0, value) % (size - 1) + 1
         is_new = False
@@ -55,7 +55,6 @@ class BloomFilter:
         return is_new
 
     def add_all(self, values: NDArray[np.uint64]) -> None:
-        """Add many hashes."""
         if len(values) < _FEW:
             for value in values.tolist():
                 self.add(value)
@@ -72,7 +71,7 @@ class BloomFilter:
 
 
 class _Block(NamedTuple):
-    """Hashes of a stretch of the stream; the block before them; how many there are up to here."""
+    """Hashes of a part of the stream, the block before them, and the number of hashes so far."""
 
     before: int
     total: int
@@ -80,14 +79,14 @@ class _Block(NamedTuple):
 
 
 class BlockFolder:
-    """Hashes in blocks, each in a file of its own that has its digest for a name.
+    """Hashes in blocks, each in a file named by its digest.
 
-    A block names the one before it, so a digest stands for all hashes up to there. No file is
-    ever changed: what one run writes is in nobody's way, and no older state loses anything.
+    A block names the one before it, so a digest identifies all hashes up to there. Files are never
+    changed: runs don't disturb each other, and old states stay valid.
 
     Args:
-        stage: What errors call it.
-        path: The folder. It is made where it is missing.
+        stage: Name for errors.
+        path: The folder; it is created if it doesn't exist.
     """
 
     def __init__(self, stage: str, path: str) -> None:
@@ -99,7 +98,7 @@ class BlockFolder:
             raise self._error(digest, "is missing")
 
     def put(self, before: int, total: int, hashes: list[int]) -> int:
-        """Keep a block, on the device too, and give its digest. One that is there stays."""
+        """Write a block durably, and return its digest. An existing file is kept."""
         content = b"".join(
             (
                 _MAGIC,
@@ -115,7 +114,7 @@ class BlockFolder:
         return digest
 
     def blocks(self, digest: int) -> Iterator[_Block]:
-        """A block, the one before it, and so on."""
+        """Yield a block, the one before it, and so on."""
         while digest:
             block = self._block(digest)
             yield block
@@ -142,8 +141,8 @@ class BlockFolder:
 
     def _error(self, digest: int, what: str) -> InvalidState:
         return InvalidState(
-            f"{self._stage}: what was seen before the state is in {self._file(digest)}, which "
-            f"{what}: copy it from where the state was saved, or begin anew"
+            f"{self._stage}: the keys seen before the state are in {self._file(digest)}, which "
+            f"{what}: copy it from the machine that saved the state, or start again"
         )
 
 

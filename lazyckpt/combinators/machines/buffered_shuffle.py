@@ -1,7 +1,7 @@
-"""`shuffle(buffer_size)`: a random order in which no item moves further than a buffer reaches.
+"""`shuffle(buffer_size)`: a random order in which no item moves further than the buffer.
 
-`BoundedOrder` computes which item comes at a place. Over random access that item is looked
-up. Over a stream `Buffer` reads `reach` items ahead and picks each one out of them.
+`BoundedOrder` computes which item comes at an index. Over random access that item is looked up.
+Over a stream, `Buffer` reads `reach` items ahead and picks each item from them.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-_WIDEST = 1 << 25  # a buffer that is larger mixes as this one does, and so no key overflows
+_WIDEST = 1 << 25  # larger buffers mix like this one, so no key overflows
 _INDEX_BITS = 27
 _TIE_BITS = 64 - 2 * _INDEX_BITS
-_STRIDE = 32  # of small buffers, so that noting a place costs little
-_USES = ("order", "offset")  # what is drawn for an item
-_PAGE = 512  # outputs worked out at once, at least
+_STRIDE = 32  # for small buffers, so that noting a position is cheap
+_USES = ("order", "offset")  # the draws per item
+_PAGE = 512  # outputs computed in one call, at least
 
 
 def buffered_shuffle(upstream: Machine[A], size: int, seed: int) -> Machine[A]:
-    """Items in an order of bounded displacement, of which at most `size` are held.
+    """Yield items in an order of bounded displacement, of which at most `size` are held.
 
-    A position is the place before the oldest item that may be held, to the stride
-    of the grid, and a count of items given; after the end, the place there and 0.
+    A position is the position before the oldest item that may be held, rounded down to the stride
+    of the grid, and a count of items yielded; after the end, the position there and 0.
 
     Args:
-        upstream: What is shuffled.
-        size: How many items are held, at most.
+        upstream: The machine to shuffle.
+        size: Largest number of items held.
         seed: The seed.
     """
     grid = Grid.of(size)
-    if upstream.view is not None:  # no place has to be noted
+    if upstream.view is not None:  # no position has to be noted
         grid = grid._replace(stride=1, stay=grid.reach - grid.sure)
     ordered = lru_cache(maxsize=2)(partial(BoundedOrder, grid, seed))
 
@@ -80,12 +80,12 @@ def _looking_up(
     grid: Grid,
     ordered: Callable[..., BoundedOrder],
 ) -> Machine[A]:
-    """The same over random access: no item that was read before a resume is read again."""
+    """Do the same over random access: a resume re-reads no item."""
     jump, below = upstream.skip, upstream.view
     assert jump is not None
 
     def seen(position: Position, count: int) -> tuple[int, int | None]:
-        """The number of the anchor's item, and that of the end if it shows so many items on."""
+        """Return the number of the anchor's item, and of the end if it is close enough."""
         anchor, given = position
         first = grid.anchor(given)
         wanted = given - first + count + grid.reach + 1
@@ -147,27 +147,27 @@ def _looking_up(
 
 
 def _check_reached(given: int, length: int) -> None:
-    """Raise `SourceChanged` if there are fewer items than have been given."""
+    """Raise `SourceChanged` if there are fewer items than have been yielded."""
     if given > length:
         raise SourceChanged(
-            f"shuffle: the state stands after item {given} of what now has {length}"
+            f"shuffle: the state is after item {given} of a buffer that now has {length}"
         )
 
 
 class _Noted:
-    """The places of a stream that a resume may begin at, noted as it is read."""
+    """The positions of a stream at which a resume may start, noted as it is read."""
 
     def __init__(self, stream: Flow[Any], first: int, stride: int) -> None:
         self._snapshot, self._stride = stream.snapshot, stride
         self._places = deque([(first, stream.snapshot())])
 
     def note(self, arrived: int) -> None:
-        """Note the place after so many items, if a resume may begin there."""
+        """Note the position after a number of items, if a resume may start there."""
         if arrived % self._stride == 1:
             self._places.append((arrived, self._snapshot()))
 
     def before(self, number: int) -> Position:
-        """The place before an item; the earlier ones are forgotten."""
+        """Return the position before an item, and forget earlier ones."""
         while self._places[0][0] < number:
             self._places.popleft()
         return self._places[0][1]
@@ -177,7 +177,7 @@ class _Noted:
 
 
 class _Jumped:
-    """The same over random access, where each is a jump away."""
+    """The same over random access, which computes each position."""
 
     def __init__(self, before: Callable[[int], Position]) -> None:
         self.before = before
@@ -186,23 +186,23 @@ class _Jumped:
         pass
 
     def end(self, length: int) -> Position:
-        return self.before(length + 1)  # past the end, which a stage may note
+        return self.before(length + 1)  # past the end, a position that a stage may note
 
 
 class _Missing(NamedTuple):
-    """In a slot, instead of an item that has to be looked up."""
+    """Stands in a slot for an item that has to be looked up."""
 
     number: int
 
 
 class _Run(NamedTuple):
-    """The outputs at hand: one value, so that an interrupt finds all of it.
+    """The current outputs: one value, so that an interrupt finds all of it.
 
     Attributes:
-        anchor: Where a resume amid them begins.
-        given: How many items came before them.
-        slots: The iterator over the slots that they are in.
-        size: How many they are.
+        anchor: The item at which a resume among them starts.
+        given: Number of items before them.
+        slots: The iterator over their slots.
+        size: Number of outputs.
     """
 
     anchor: Position
@@ -215,20 +215,19 @@ class _Run(NamedTuple):
 
 
 class Buffer:
-    """The last `reach` items read, out of which each output is taken.
+    """The last `reach` items read, from which each output is taken.
 
-    Item `n` lies in slot `n - first`, modulo their number. It arrives before output
-    `n - reach + 1`, and is gone after output `n + stay`: so no two lie in one slot.
+    Item `n` is in slot `n - first`, modulo the number of slots. It arrives before output
+    `n - reach + 1`, and is gone after output `n + stay`, so no two items share a slot.
 
-    A resume reads from item `first` on, and takes what was given since then without
-    giving it again.
+    A resume reads from item `first` on, and drops the outputs already yielded.
 
     Args:
-        grid: How many are held.
-        order: From the number of items, or None before the end is seen, to their order.
-        position: Where to begin.
-        stream: What is read, from the anchor on.
-        places: Where a resume may begin.
+        grid: The size of the buffer, and how it mixes.
+        order: Function from the number of items, or None before the end is seen, to their order.
+        position: The position to start at.
+        stream: The items from the anchor on.
+        places: The positions at which a resume may start.
     """
 
     def __init__(
@@ -257,12 +256,12 @@ class Buffer:
         return Flow(self._outputs(), self._snapshot, taken=taken)
 
     def looking_up(self, arrived: int, length: int | None, upstream: Machine[Any]) -> Flow[Any]:
-        """The flow over a stream from item `arrived` on; those before are looked up.
+        """Return the flow over a stream from item `arrived` on; earlier items are looked up.
 
         Args:
-            arrived: How many items come before the stream.
-            length: How many there are, if the end has been seen.
-            upstream: What is shuffled.
+            arrived: Number of items before the stream.
+            length: Number of items, if the end has been seen.
+            upstream: The machine to shuffle.
         """
         self.slots = [None] * min(arrived - self.first, self.size)
         for number in range(max(self.first, arrived - self.size), arrived):
@@ -313,7 +312,7 @@ class Buffer:
             yield found
 
     def _fill(self) -> None:
-        """Read what is held before the first output."""
+        """Read the items held before the first output."""
         full = self.run.given + self.grid.reach
         while self.arrived < full and self.length is None:
             stride = self.grid.stride
@@ -326,7 +325,7 @@ class Buffer:
             self.places.note(self.arrived)
 
     def _runs(self, order: BoundedOrder, given: int) -> Iterator[Iterator[int]]:
-        """The slots of the outputs from one on, as many at once as have one anchor."""
+        """Yield the slots of the outputs from one on, as many at a time as share an anchor."""
         grid = self.grid
         for items in order.since(given):
             slots, first = (items - self.first) % self.size, 0
@@ -343,16 +342,16 @@ class Buffer:
 
 
 class Grid(NamedTuple):
-    """How items are held and mixed, for a buffer of some size.
+    """How items are held and mixed, for a buffer of a given size.
 
     Attributes:
-        reach: Items that are held. An item moves forwards by less than that.
-        stride: Items between places that a resume may begin at.
-        stay: It moves backwards by no more than that.
-        sure: The end changes only what comes less than `reach - sure` items before it, if
-            there are `reach` items.
-        chunk: Items whose displacements are drawn together.
-        width: Displacements that there are: from `-width // 2` on.
+        reach: Number of items held. An item moves forwards by less than that.
+        stride: Number of items between positions at which a resume may start.
+        stay: The farthest that an item moves backwards.
+        sure: The end only changes outputs less than `reach - sure` items before it, if there are
+            `reach` items.
+        chunk: Number of items whose displacements are drawn together.
+        width: Number of possible displacements: from `-width // 2` on.
     """
 
     reach: int
@@ -364,11 +363,11 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, size: int) -> Grid:
-        """The widest displacements for a buffer of at most so many items.
+        """Return the widest displacements for a buffer of at most `size` items.
 
-        A chunk's displacements are one of each of its strata, of `width // chunk`.
-        So of the keys below any number there are as many as there are on average,
-        give or take one for each of the `width // chunk` chunks that reach over it.
+        A chunk's displacements are one from each of its strata, of size `width // chunk`. So the
+        number of keys below any value is the average, give or take one for each of the `width //
+        chunk` chunks that reach beyond it.
         """
         size = min(size, _WIDEST)
         stride = max(_STRIDE, size // 16)
@@ -383,10 +382,10 @@ class Grid(NamedTuple):
         return cls(reach, stride, stay, sure, chunk, strata * chunk)
 
     def anchor(self, given: int) -> int:
-        """The first item that a resume reads again when so many have been given.
+        """Return the first item that a resume re-reads after a number of outputs.
 
-        It is the same for the outputs of a stride. Fewer than `reach` items are one
-        permutation, in which the first may come last.
+        It is the same for all outputs of a stride. Fewer than `reach` items form one permutation,
+        in which the first may come last.
         """
         strides = (given - self.stay - 1) // self.stride
         first = strides * self.stride + 1
@@ -394,20 +393,19 @@ class Grid(NamedTuple):
 
 
 class BoundedOrder:
-    """The order of items by a key: an item's number, and a random displacement.
+    """The order of items by a key: an item's number plus a random displacement.
 
-    Displacements are uniform, so that an item is as likely to move by any
-    distance up to about the buffer's size as by any other, forwards or backwards,
-    and there is no grid that it can't cross. A key below 0, or behind the last
-    item, is reflected there, so that beginning and end are mixed as well as the
-    midst. Fewer than `reach` items are permuted uniformly.
+    Displacements are uniform: an item is as likely to move by any distance up to about the buffer's
+    size as by any other, forwards or backwards, and no boundary stops it. A key below 0, or after
+    the last item, is reflected, so that beginning and end are mixed as well as the middle. Fewer
+    than `reach` items are permuted uniformly.
 
     Args:
-        grid: Of `Grid.of`.
+        grid: The result of `Grid.of`.
         seed: The seed.
         epoch: The epoch.
-        length: How many items there are; None before the end has been seen, for what
-            comes more than `reach` items before it.
+        length: Number of items; None before the end has been seen, for outputs more than `reach`
+            items before it.
     """
 
     def __init__(
@@ -423,7 +421,7 @@ class BoundedOrder:
         self._short: Order | None = None
         if self._length is not None and self._length < grid.reach:
             self._short = permuted(int(self._length), seed, "shuffle", "buffer", epoch)
-        self._size = grid.chunk * -(-max(_PAGE, grid.width // 4) // grid.chunk)  # keys of a page
+        self._size = grid.chunk * -(-max(_PAGE, grid.width // 4) // grid.chunk)  # keys per page
         self._page = lru_cache(maxsize=4)(self._sorted)
         self._next = _Waiting(-1, 0, np.empty(0, np.uint64), 0)
 
@@ -445,7 +443,7 @@ class BoundedOrder:
         return found
 
     def since(self, index: int) -> Iterator[NDArray[np.int64]]:
-        """The items from some place on, many at once."""
+        """Return the items from an index on, many in one call."""
         if self._short is not None:
             yield as_array(self._short.at(range(index, int(self._length or 0))))
             return
@@ -457,7 +455,7 @@ class BoundedOrder:
             index, page = first + len(items), page + 1
 
     def _find(self, index: int) -> int:
-        """The page of a place: that of the key that is like it, or one beside that."""
+        """Return the page of an index: that of the key equal to it, or a neighbour."""
         page = index // self._size
         while True:
             first, items = self._page(page)
@@ -466,7 +464,7 @@ class BoundedOrder:
             page += 1 if index >= first else -1
 
     def _sorted(self, page: int) -> tuple[int, NDArray[np.int64]]:
-        """How many items have a key below those of a page, and its items in order."""
+        """Return how many items have a key below those of a page, and the page's items in order."""
         chunk, width, size = self._grid.chunk, self._grid.width, self._size
         begin = page * size
         waiting = self._next
@@ -492,7 +490,7 @@ class BoundedOrder:
     def _drawn(
         self, start: int, stop: int
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-        """The keys of some chunks' items, what decides between equal ones, and the items."""
+        """Return the keys of some chunks' items, the tie-breakers of equal keys, and the items."""
         chunk, width, length = self._grid.chunk, self._grid.width, self._length
         if length is not None:
             stop = min(stop, -(-int(length) // chunk))
@@ -514,7 +512,7 @@ class BoundedOrder:
         return keys[is_there], ties[is_there], items[is_there]
 
     def _hashed(self, start: int, stop: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Two random numbers for each item of some chunks, a row for each of these."""
+        """Return two random numbers per item of some chunks, one row per item."""
         chunk = self._grid.chunk
         order, offset = (
             hashes(key, start * chunk, stop * chunk).reshape(-1, chunk) for key in self._keys
@@ -523,7 +521,7 @@ class BoundedOrder:
 
 
 class _Waiting(NamedTuple):
-    """Items whose keys are of a page or a later one, of all chunks before `chunk`."""
+    """Items whose keys belong to a page or a later one, of all chunks before `chunk`."""
 
     page: int
     first: int

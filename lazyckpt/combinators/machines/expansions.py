@@ -1,4 +1,4 @@
-"""Expansions: the items that a function makes of one, under `flat_map` and its like."""
+"""Expansions: the outputs that a function makes of one item, for `flat_map` and similar stages."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import Pipeline
 
-A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
+A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
 B = TypeVar("B")
 
 
 def expanded(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
-    """The items of `fn(item)` for every item, one after another."""
+    """Yield the items of `fn(item)` for each item."""
 
     def flow(position: Position) -> Flow[B]:
         first, inside = position
         epoch = upstream.epoch(first)
         sources, last = noted(anchored(upstream, first))
-        anchor: Position = None  # just before the current item, once somebody has asked
-        rest = position  # where there is no current item: at the beginning, and at the end
+        anchor: Position = None  # just before the current item, once requested
+        rest = position  # if there is no current item: at the beginning, and at the end
         inner: Flow[B] | None = None
         taken: Callable[[], int]
         inner_last: Callable[[], Position]
         whole: list[B] = []
         items: Any = iterate(whole)
-        passed = 0  # items of the expansions before
+        passed = 0  # items of the earlier expansions
 
         def expansions() -> Iterator[Iterator[B]]:
             nonlocal anchor, rest, inside, inner, inner_last, taken, whole, items, passed
             begun = False
             for item in sources:
                 expansion, anchor = fn(item), None
-                if begun and type(expansion) is list:  # what `opened` does, for small ones
+                if begun and type(expansion) is list:  # the same as `opened`, for small ones
                     whole, items = expansion, iterate(expansion)
                     yield items
                     passed, whole = passed + len(whole), []
@@ -83,13 +83,13 @@ def expanded(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) ->
 
 
 def check_inside(stage: str, inside: Position) -> None:
-    """Check how far an expansion is; what a pipeline's position is only `opened` can tell."""
+    """Check the position within an expansion; only `opened` can check that of a pipeline."""
     if type(inside) is not tuple:
         within(stage, inside)
 
 
 def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
-    """An expansion from where it stood: a count for an iterable, a position for a pipeline."""
+    """Open an expansion at a position: a count for an iterable, otherwise a pipeline's."""
     if isinstance(expansion, Pipeline):
         inner: Machine[B] = expansion.machine
         start = inner.init(epoch) if inside == 0 else inside
@@ -98,9 +98,7 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
             return anchored(inner, start)
     within("flat_map", inside)
     if isinstance(expansion, Set) and not isinstance(expansion, MappingView):
-        raise TypeError(
-            f"a set has no order that lasts, give sorted(...) of it: {brief(expansion)}"
-        )
+        raise TypeError(f"a set has no stable order; return sorted(...) of it: {brief(expansion)}")
     if type(expansion) is list and inside <= len(expansion):
         items = iterate(expansion, inside)
         reached: Callable[[], int] = lambda: len(expansion) - remaining(items)  # noqa: E731
@@ -112,11 +110,11 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     passed = sum(1 for _ in islice(stream, inside)) if inside else 0
     if passed < inside:
         raise SourceChanged(
-            f"the state stands after item {inside} of an expansion that now has {passed}"
+            f"the state is after item {inside} of an expansion that now has {passed}"
         )
     return _counting(stream, taken, passed)
 
 
 def _counting(items: Iterator[B], reached: Callable[[], int], start: int) -> Flow[B]:
-    """A flow whose position is how many items come before it."""
+    """A flow whose position is the number of items before it."""
     return Flow(items, reached, taken=lambda: reached() - start, before=lambda: reached() - 1)

@@ -1,4 +1,4 @@
-"""Data with indices as machines: how they are walked through, and looked up."""
+"""Machines of indexable data: iterating over them, and looking items up."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", covariant=True)
 
-_OWN = (list, tuple, range, bytes)  # whose iterators can be placed, and tell their place
-_BLOCK = 512  # items that are there at once
-_ROWS = 256  # rows of a frame that are made at once
+_OWN = (list, tuple, range, bytes)  # their iterators can be positioned, and know their position
+_BLOCK = 512  # items per block
+_ROWS = 256  # rows of a frame computed in one call
 _NONE: Iterator[Any] = iterate(())
 
 
-# From an epoch and an index to the items from there on.
+# Functions from an epoch and an index to the items from there on.
 Walks = Callable[[int, int], Flow[Any]]
 
 
@@ -42,15 +42,15 @@ def indexed(
     look: Callable[[], None] = lambda: None,
     block_starts: BlockStarts | None = None,
 ) -> Machine[T]:
-    """The machine of `length` items that a table has.
+    """Build the machine of the `length` items of a table.
 
     Args:
-        name: What errors call the source.
-        length: How many items.
+        name: Name for errors.
+        length: Number of items.
         table: The items.
-        walks: From an epoch and an index to the items from there on.
-        look: Raises `SourceChanged` where there are more or fewer items now.
-        block_starts: As of `View`.
+        walks: Function from an epoch and an index to the items from there on.
+        look: Function that raises `SourceChanged` if the number of items has changed.
+        block_starts: As for `View`.
     """
 
     get = table.get
@@ -75,7 +75,7 @@ def indexed(
             look()
         except SourceChanged:
             raise
-        except Exception:  # the data's own, which reading them tells
+        except Exception:  # the data's own error: raised again when they are read
             return
 
     return sourced(
@@ -92,7 +92,7 @@ def indexed(
 
 
 def by_index(data: Any, length: int) -> Machine[Any]:
-    """The machine of a sequence, an array or a map-style data set."""
+    """Build the machine of a sequence, an array or a map-style dataset."""
     if isinstance(data, np.ndarray):
         values = read_only(np.asarray(data))  # rows of a memory map are plain arrays
         table = Table(
@@ -118,7 +118,7 @@ def _slice(indices: range) -> slice:
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:
-    """The machine of a data frame, whose rows are dicts, or of a series."""
+    """Build the machine of a data frame, whose rows are dicts, or of a series."""
     found = frame_columns(data)
     table = _values(found) if isinstance(found, Column) else _rows(found)
     look = _watching(data, length)
@@ -132,15 +132,15 @@ def _watching(data: Sized, length: int) -> Callable[[], None]:
     def look() -> None:
         if len(data) != length:
             raise SourceChanged(
-                f"source: its data had {length:,} items when the pipeline was made and has "
-                f"{len(data):,} now; make the pipeline anew"
+                f"source: the data had {length:,} items when the pipeline was built and have "
+                f"{len(data):,} now; build the pipeline again"
             )
 
     return look
 
 
 def _block_starts(data: Any) -> BlockStarts | None:
-    """Where the blocks of data begin that say so."""
+    """Return a function for the block starts of data that have them."""
     starts = getattr(data, "block_starts", None)
     if starts is None:
         return None
@@ -196,7 +196,7 @@ def _stacked(column: Column, indices: Indices) -> Any:
 
 
 def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
-    """By a sequence's own iterator; that of a list would go on into what is appended."""
+    """Iterate by a sequence's own iterator; a list's would continue into appended items."""
 
     def walk(epoch: int, index: int) -> Flow[Any]:
         items = iterate(data, index)
@@ -206,7 +206,7 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
             nonlocal known
             if left := remaining(items):
                 known = len(data) - left
-            else:  # after the last item, or amid a list that was cut before it
+            else:  # after the last item, or within a list that was cut before it
                 reached = index_reached(items) if isinstance(data, list) else None
                 known = max(known, len(data)) if reached is None else reached
             return (epoch, known), known - index
@@ -222,7 +222,7 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
 
 
 def _whole(items: Any, block: Iterator[Any], look: Callable[[], None]) -> Iterator[Iterator[Any]]:
-    """One block, of a sequence's own iterator; to close this ends both."""
+    """Yield one block, a sequence's own iterator; closing this ends both."""
     stop = end  # at the interpreter's end, the module's names may be gone
     try:
         yield block
@@ -251,7 +251,7 @@ def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
 
 
 def looking_up(get: Callable[[int], Any], length: int) -> Walks:
-    """By an index each, of what doesn't change its length."""
+    """Iterate by index, over data that don't change their length."""
 
     def walk(epoch: int, index: int) -> Flow[Any]:
         ticks = iterate(range(index, length))
@@ -263,7 +263,7 @@ def looking_up(get: Callable[[int], Any], length: int) -> Walks:
 def _sliced(
     rows: Callable[[int, int], Sequence[Any]], length: int, size: int = _BLOCK
 ) -> Callable[[int], Iterator[Sequence[Any]]]:
-    """Blocks of so many rows, from an index on."""
+    """Yield blocks of a given number of rows, from an index on."""
 
     def blocks(index: int) -> Iterator[Sequence[Any]]:
         while index < length and (some := rows(index, min(index + size, length))):
@@ -276,10 +276,10 @@ def _sliced(
 def _in_blocks(
     blocks: Callable[[int], Iterator[Sequence[Any]]], look: Callable[[], None] = lambda: None
 ) -> Walks:
-    """By many at once, which are there when the first of them is given."""
+    """Read many items in one call; all exist when the first is yielded."""
 
     def walk(epoch: int, index: int) -> Flow[Any]:
-        here: tuple[Iterator[Any], int] = _NONE, index  # a block, and the index behind it
+        here: tuple[Iterator[Any], int] = _NONE, index  # a block, and the index after it
 
         def each() -> Iterator[Iterator[Any]]:
             nonlocal here

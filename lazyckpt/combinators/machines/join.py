@@ -1,4 +1,4 @@
-"""What all stages that join pipelines have in common."""
+"""Checks of stages that join pipelines."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from lazyckpt.pipeline import Pipeline
 
 
 def joined(name: str, pipelines: tuple[Any, ...]) -> None:
-    """Refuse what is not one pipeline or more."""
+    """Refuse arguments that aren't one or more pipelines."""
     if not pipelines:
         raise ArgumentError(f"{name}: at least one pipeline is needed, got none")
     for number, pipeline in enumerate(pipelines):
         if not isinstance(pipeline, Pipeline):
             raise ArgumentError(
                 f"{name}: argument {number + 1} must be a pipeline, got {brief(pipeline)} "
-                f"({type(pipeline).__name__}); source(...) makes one of data"
+                f"({type(pipeline).__name__}); wrap data in source(...)"
             )
 
 
 def several(value: Any) -> tuple[Any, ...]:
-    """A list or tuple as a tuple."""
+    """Return a list or tuple as a tuple."""
     if not isinstance(value, (list, tuple)):
         raise Unfit("a list of pipelines")
     return tuple(value)
 
 
 def named(number: int) -> str:
-    """How errors call one of a list of pipelines."""
+    """Return the name of one of several pipelines for errors."""
     return f"pipelines[{number}]"

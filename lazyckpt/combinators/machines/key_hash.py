@@ -1,4 +1,4 @@
-"""64 bits out of what a user's function says of an item."""
+"""A 64-bit hash of a key returned by a user's function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Key = str | bytes | int
 
 
 def key_hash(stage: str, argument: str, value: Any) -> int:
-    """The hash of a str, bytes or an int; a `TypeError`, of a stage and argument, for others."""
+    """Hash a str, bytes or an int; a `TypeError` names stage and argument for other types."""
     if isinstance(value, str):
         told = b"s" + value.encode("utf-8", "surrogatepass")
     elif isinstance(value, bytes):
@@ -20,7 +20,7 @@ def key_hash(stage: str, argument: str, value: Any) -> int:
         told = b"i%d" % int(value)
     else:
         raise TypeError(
-            f"{stage}: {argument} must give a str, bytes or an int, got {brief(value)} "
+            f"{stage}: {argument} must return a str, bytes or an int, got {brief(value)} "
             f"({type(value).__name__})"
         )
     return int.from_bytes(blake2b(told, digest_size=8).digest(), "little")

@@ -1,4 +1,4 @@
-"""`Mixture`: machines of which one gives each item, under `mix`."""
+"""`Mixture`: the machine of `mix`, which takes each item from one of several machines."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ Stop: TypeAlias = Literal[
 ]
 RESTARTING = ("all_exhausted", "never")
 DROPPING = "all_exhausted_without_replacement"
-_FEW = 16  # items in a row that are made alone
-_SINGLY = 4  # items that are sooner read one by one than counted
-_AHEAD = 1 << 12  # items ahead that are asked for at once
+_FEW = 16  # items in a row that are computed alone
+_SINGLY = 4  # items for which reading one by one is faster than counting
+_AHEAD = 1 << 12  # items requested ahead in one call
 
 
 class Alone(Generic[A]):
-    """The items of a machine with random access, of which few are wanted, each made alone.
+    """The items of a machine with random access, few of which are needed, each computed alone.
 
     Attributes:
-        flow: The items from where it is.
+        flow: The items from the current position.
     """
 
     def __init__(self, machine: Machine[A], position: Position) -> None:
@@ -55,18 +55,18 @@ class Alone(Generic[A]):
         self.flow = Flow[A](self._items(), self._place, taken=lambda: self._taken)
 
     def left(self, n: int) -> int:
-        """How many of the next n items there are."""
+        """Return how many of the next n items exist."""
         if self._taken + n > self._known:
             self._known = self._skip(self._begin, self._taken + n + _AHEAD)[1]
         return min(n, self._known - self._taken)
 
     def pass_over(self, n: int) -> None:
-        """Go on behind n items, which there are."""
+        """Skip n items, which exist."""
         self._taken, self._in_a_row = self._taken + n, 0
 
     def _items(self) -> Iterator[A]:
         while self.left(1):
-            is_dense = self._in_a_row >= _FEW  # so that a flow has them sooner
+            is_dense = self._in_a_row >= _FEW  # then a flow is faster
             for item in self._machine.flow(self._place()) if is_dense else [self._alone()]:
                 self._taken, self._in_a_row = self._taken + 1, self._in_a_row + 1
                 yield item
@@ -80,7 +80,7 @@ class Alone(Generic[A]):
             return self._machine.item(self._begin, self._taken)
         except IndexError:
             if self._machine.view is not None:
-                self._machine.view.ahead(self._begin, range(0))  # says so if the data have changed
+                self._machine.view.ahead(self._begin, range(0))  # raises if the data have changed
             raise
 
     def _place(self) -> Position:
@@ -89,12 +89,12 @@ class Alone(Generic[A]):
 
 
 class Mixture(Generic[A]):
-    """Machines of which one gives each item, as a machine.
+    """A machine that takes each item from one of several machines.
 
-    Its own part: how many items each has given, with those of pipelines that are
-    gone behind them; and whether the end was reached. Where pipelines drop out, that is
-    a bit for each that has, the lowest for the first. Where proportions were changed, the
-    bits above that one are the number of items after which they began.
+    Its own part of the position is the number of items taken from each, followed by those of
+    removed pipelines; and whether the end was reached. If pipelines drop out, that is one bit per
+    pipeline that has, the lowest for the first. If proportions were changed, the bits above that
+    one are the number of items after which they began.
     """
 
     def __init__(
@@ -146,34 +146,34 @@ class Mixture(Generic[A]):
         most = (1 << len(self.machines)) - 1 if self.drops else 1
         within("mix", ended, 2 * sum(given) + 1 if self.proportions is not None else most)
         if len(own) < len(self.machines) or not self.fits(given, ended):
-            raise InvalidState(f"mix: counts {brief(counts)} are none of these weights")
+            raise InvalidState(f"mix: counts {brief(counts)} can't result from these weights")
 
     def fits(self, counts: Sequence[int], ended: int) -> bool:
-        """Whether so many items can have come of each."""
+        """Return whether these numbers of items per machine are possible."""
         if self.proportions is None:
             return True
         before = self.before(counts, ended)
         return min(before) >= 0 and sum(before) + sum(counts[len(before) :]) == ended >> 1
 
     def before(self, counts: Sequence[int], ended: int) -> list[int]:
-        """How many items of each there were before the proportions began."""
+        """Return the number of items of each machine before the current proportions began."""
         assert self.proportions is not None
         since = self.proportions.counts(sum(counts), ended >> 1)
         return [had - each for had, each in zip(counts, since, strict=False)]
 
     def is_first(self, number: int, place: Position) -> bool:
-        """Whether a pipeline is in the pass whose end counts."""
+        """Return whether a pipeline is in the pass whose end counts."""
         return not self.restarts or (
             self.stop == "all_exhausted"
             and not self.machines[number].epoch(place) % (1 << EPOCH_BITS)
         )
 
     def is_over(self, ended: int) -> bool:
-        """Whether the end was reached."""
+        """Return whether the end was reached."""
         return ended & self.last == self.last
 
     def is_last(self, number: int, places: Sequence[Position]) -> bool:
-        """Whether the end of this pipeline is the end of all, where none drops out."""
+        """Return whether the end of this pipeline is the end of all, if none drops out."""
         return self.stop == "first_exhausted" or not any(
             self.is_first(other, place)
             for other, place in enumerate(places)
@@ -181,7 +181,7 @@ class Mixture(Generic[A]):
         )
 
     def ended_with(self, number: int, places: Sequence[Position], ended: int) -> int:
-        """What of the own part notes the end, once this pipeline has ended too."""
+        """Return the part of the position that records the end, once this pipeline has ended."""
         return ended | (1 << number if self.drops else self.is_last(number, places))
 
     def begun_again(self, number: int, end: Position) -> Position:
@@ -230,15 +230,15 @@ class Mixture(Generic[A]):
         width = len(self.machines)
         before, gone, begin = list(counts[:width]), counts[width:], sum(counts)
         if self.stop == "all_exhausted" and not self.is_over(ended) and self.is_last(-1, places):
-            raise InvalidState("mix: a state in which all have ended, and the stream has not")
+            raise InvalidState("mix: in the state all pipelines have ended, but the stream has not")
         machines = [
             (self.machines if self.is_first(number, place) else self.again)[number]
             for number, place in enumerate(places)
         ]
         flows = [each.flow(place) for each, place in zip(machines, places, strict=True)]
         streams, taken, picks = map(list, zip(*map(picking, flows), strict=True))
-        jumping: dict[int, Alone[A]] = {}  # of which some items have been passed over
-        there, noted = list(places), counts  # positions, where so many items of each were taken
+        jumping: dict[int, Alone[A]] = {}  # some items of these have been skipped
+        there, noted = list(places), counts  # positions after these numbers of items
         draws = Draws(self.chooser(position), begin)
 
         def given() -> tuple[int, ...]:
@@ -260,7 +260,7 @@ class Mixture(Generic[A]):
             return jumping[number]
 
         def end_pass() -> None:
-            """Go on without the pipeline that is chosen next, which has ended, or with it anew."""
+            """Continue without the chosen pipeline, which has ended, or with its next epoch."""
             nonlocal ended, there, noted
             now, here = given(), [each.snapshot() for each in flows]
             number = self.chooser((position[0], now, ended)).one(sum(now))
@@ -302,9 +302,9 @@ class Mixture(Generic[A]):
             return len(numbers)
 
         def pick_one(numbers: NDArray[np.int64], index: int, own: list[A]) -> int:
-            """Take an item of each pipeline of these numbers, until one has ended.
+            """Take an item of each pipeline with these numbers, until one has ended.
 
-            Only the one at `index` is made, if others can be passed over.
+            Only the item at `index` is computed, if others can be skipped.
             """
             counts, size = np.bincount(numbers, minlength=width), len(numbers)
             chosen = counts.nonzero()[0].tolist()
@@ -314,7 +314,7 @@ class Mixture(Generic[A]):
                 if left < wanted:
                     size = min(size, int(np.flatnonzero(numbers == number)[left]))
             made = [index] if 0 <= index < size else []
-            if len(jumps) < len(chosen):  # those of others are read, in their order
+            if len(jumps) < len(chosen):  # items of other pipelines are read, in order
                 is_made = ~np.isin(numbers[:size], [*jumps])
                 is_made[made] = True
                 made = is_made.nonzero()[0].tolist()
@@ -383,7 +383,7 @@ class Mixture(Generic[A]):
         since: int,
         n: int,
     ) -> tuple[int | float, int]:
-        """Where the stream ends, if within n items, and which pipeline ends it."""
+        """Return where the stream ends, if within n items, and which pipeline ends it."""
         assert self.proportions is not None
         found = []
         for number, (state, had) in enumerate(zip(here, counts, strict=False)):
@@ -424,6 +424,6 @@ class Mixture(Generic[A]):
 
 
 def has_proportions(weights: Weights | Schedule[Any] | Scheduled) -> bool:
-    """Whether weights hold for some items each, as numbers that are known beforehand."""
+    """Return whether weights are numbers known beforehand, each row for a number of items."""
     is_stepped = isinstance(weights, Schedule) and weights.points and weights.interpolate is None
     return bool(is_stepped) or not callable(weights)

@@ -1,4 +1,4 @@
-"""Machines that make rows of several sequences of tokens, as they come."""
+"""Machines that pack token sequences into rows, in stream order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CODES = "which item each token is from"
 
 
 def traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
-    """The stage on sequences with one feature more: for each token a code of its origins."""
+    """Return the stage on sequences with one more feature: a code of the origins of each token."""
     known: list[tuple[Any, ...]] = []
 
     def marked(item: Any) -> Any:
@@ -44,7 +44,7 @@ def traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
 
 
 def length_after(name: str, length: int | Schedule[int], rows: int) -> int:
-    """How long the next row is after so many of them."""
+    """Return the length of the row after a number of rows."""
     if not isinstance(length, Schedule):
         return length
     found: Any = length(rows)
@@ -63,19 +63,20 @@ def packed(
     rereads: Callable[..., Reread],
     check: Callable[..., object],
 ) -> Machine[Features]:
-    """The rows that `rows(before, anchor, number, *own)` makes, each with the position after it.
+    """Build a machine of the rows from `rows(before, anchor, number, *own)`.
 
-    They are filled when they are given: one that is passed over costs no more than its place
-    there. A stage whose lengths follow a schedule counts its rows, in front of its own part.
+    Rows are filled when they are delivered: skipping one costs no more than computing its position.
+    A stage whose lengths follow a schedule counts its rows, in front of its own part.
 
     Args:
-        name: The stage's.
+        name: Name of the stage.
         upstream: The machine before it.
         length: The length of its rows.
-        pad: What fills them up.
-        rows: Makes rows, of which the first has a number, each with `(anchor, *own)` after it.
-        rereads: From `(anchor, *own)`, what a resume reads again.
-        check: Called with its own part.
+        pad: The padding.
+        rows: Function that yields rows, given the number of the first, each with `(anchor, *own)`
+            after it.
+        rereads: Function from `(anchor, *own)` to what a resume re-reads.
+        check: Function that checks the stage's own part.
     """
     is_counted = isinstance(length, Schedule)
 
@@ -112,25 +113,25 @@ def packed(
 
 
 def fixed_length(before: Entry) -> int | None:
-    """The length of rows as a state has it; None for a schedule."""
+    """Return the length of rows recorded in a state; None for a schedule."""
     length = before.known["length"]
     is_fixed = isinstance(length, int) or (isinstance(length, dict) and "int" in length)
     return int(decode(length)) if is_fixed else None
 
 
 def recounted(own: Sequence[Any], before: Entry, length: int | Schedule[int]) -> Sequence[Any]:
-    """A part of its own behind the number of rows so far, 0 if nobody needs it."""
+    """Return a stage's own part after the number of rows so far, which is 0 if it isn't needed."""
     if fixed_length(before) is None:
         return own
     if isinstance(length, Schedule):
         raise Unfit(
-            "its rows were not counted, so nobody knows where it stands in a schedule; give an int"
+            "its rows were not counted, so its position in a schedule is unknown; pass an int"
         )
     return (0, *own)
 
 
 class Read(NamedTuple):
-    """Items, the position before the one read last, and the position reached."""
+    """Items, the position before the last one read, and the position reached."""
 
     items: Iterator[Any]
     last: Callable[[], Position]

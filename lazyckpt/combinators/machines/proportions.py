@@ -1,4 +1,4 @@
-"""Which source comes next: choices by chance or by exact proportions, as functions of a place."""
+"""Choices of the next source, by chance or by exact proportions, as functions of an index."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from lazyckpt.core.prng import hashed, hashes
 from lazyckpt.errors import PipelineError
 
 Weights = tuple[float, ...]
-Scheduled = Callable[[int], Sequence[float]]  # from the number of items so far
+Scheduled = Callable[[int], Sequence[float]]  # functions of the number of items so far
 
-# Of some places from one on, at most so many: how many, and the weights at the first one and
-# at the last, between which they change in a straight line.
+# For at most n indices from one on: how many, and the weights at the first one and
+# at the last one, with a straight line between the two.
 Ends: TypeAlias = Callable[[int, int], tuple[int, Weights, Weights]]
 
-_LONGEST = 1 << 16  # choices in a pattern that is kept
-_FEW = 64  # sources of which each bound is compared with all draws
-_CHUNK, _MANY = 1 << 12, 1 << 14  # choices made at once
+_LONGEST = 1 << 16  # choices in a stored pattern
+_FEW = 64  # sources up to which each bound is compared with all draws
+_CHUNK, _MANY = 1 << 12, 1 << 14  # choices computed in one call
 _BEYOND = 2.0**64
-_MARGIN = 1 << 32  # by which a bound of floats may be off, and more
+_MARGIN = 1 << 32  # more than the error of a bound in floats
 
 
 class Choices(NamedTuple):
-    """The number of the source at a place; and those at some places from one on.
+    """The number of the source at an index; and the numbers at several indices from one on.
 
-    These are at most so many as are asked for, and at least one.
+    The second returns at least one number, and at most as many as asked for.
     """
 
     one: Callable[[int], int]
@@ -45,7 +45,7 @@ class Choices(NamedTuple):
 
 
 class Draws:
-    """Choices from a place on, one by one or many at once.
+    """Choices from an index on, one by one or many in one call.
 
     >>> draws = Draws(Proportions([(0, (3, 1))]).choices(), 0)
     >>> numbers = iter(draws)
@@ -58,7 +58,7 @@ class Draws:
         self.restart(choices, place)
 
     def restart(self, choices: Choices | None, place: int) -> None:
-        """Go on with other choices, from a place on, or with none."""
+        """Continue with other choices, from an index on, or with none."""
         end(self._block)
         self._choices, self._place = choices, place
         self._known, self._read, self._size = np.empty(0, np.int64), 0, 1
@@ -73,7 +73,7 @@ class Draws:
             yield self._block
 
     def take(self, n: int) -> NDArray[np.int64]:
-        """The next ones, at most n and at least one."""
+        """Return the next choices, at most n and at least one."""
         self._read -= remaining(self._block)
         end(self._block)
         self._size = 1
@@ -90,20 +90,20 @@ class Draws:
 
 
 def weights_of(value: Any) -> Weights:
-    """Weights whose sum is finite, of ints where they are whole; `Unfit` if some are none."""
+    """Return weights with a finite sum, ints if they are whole; raise `Unfit` for invalid ones."""
     found = weighing(value)
     if math.isinf(sum(map(float, found))):
-        raise Unfit("finite numbers >= 0 of a finite sum")
+        raise Unfit("finite numbers >= 0 with a finite sum")
     return found
 
 
 def random_choices(
     weights: Weights | Scheduled, width: int, key: int, dropped: int = 0, ends: Ends | None = None
 ) -> Choices:
-    """Choice t depends on the key, t, the weights at t and the sources that have dropped out.
+    """Choose by chance: choice t depends on the key, t, the weights at t and `dropped`.
 
-    Of these `dropped` has a bit each, the lowest for number 0. `ends` tells weights that are
-    known beforehand.
+    `dropped` has one bit per source, the lowest for number 0. `ends` returns weights that are known
+    beforehand.
     """
     if not callable(weights):
         bounds = _bounds(_left(weights, dropped))
@@ -131,12 +131,12 @@ def random_choices(
 
 
 def _edges(bounds: list[int]) -> NDArray[np.uint64]:
-    """Those bounds that draws can reach."""
+    """Return the bounds that draws can reach."""
     return np.array([bound for bound in bounds if bound < _BEYOND], np.uint64)
 
 
 def _placed(edges: NDArray[np.uint64], drawn: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """How many of the edges each draw has reached."""
+    """Return how many of the edges each draw has reached."""
     if len(edges) > _FEW:
         return np.searchsorted(edges, drawn, "right").astype(np.int64)
     found = np.zeros(len(drawn), np.int64)
@@ -157,7 +157,7 @@ def _scheduled(schedule: Scheduled, width: int, key: int, dropped: int, t: int) 
     if not any(left):
         raise PipelineError(
             f"mix: weights({t}) must be above 0 for a pipeline that has not ended, "
-            f"got {brief(value)}; give those that may be left a weight above 0"
+            f"got {brief(value)}; pass a weight above 0 for pipelines that may be left"
         )
     return _drawn(_bounds(left), key, t)
 
@@ -167,26 +167,26 @@ def _drawn(bounds: list[int], key: int, t: int) -> int:
 
 
 def _left(weights: Weights, dropped: int) -> Weights:
-    """The weights, 0 for the sources that have dropped out."""
+    """Return the weights, with 0 for the sources that have dropped out."""
     if not dropped:
         return weights
     return tuple([0 if dropped >> number & 1 else each for number, each in enumerate(weights)])
 
 
 def _bounds(weights: Weights) -> list[int]:
-    """Where among the 64-bit integers the share of each source ends."""
+    """Return where the share of each source ends among the 64-bit integers."""
     sums = list(accumulate(map(float, weights)))
     return [int(each / sums[-1] * _BEYOND) for each in sums]
 
 
 class Proportions:
-    """Choices that keep every source near its share, at every length, and random access.
+    """Choices that keep each source near its share, at every length, with random access.
 
     Args:
-        points: Weights, and the numbers of items from which on they hold, the first one 0.
+        points: Numbers of items, the first one 0, with the weights from there on.
 
-    A method is told from how many items on they are followed, its `since`: there they begin,
-    as at each of the points behind it.
+    Methods take the number of items `since` which proportions are followed: they begin there, as at
+    each of the points after it.
     """
 
     def __init__(self, points: Sequence[tuple[int, Weights]]) -> None:
@@ -206,7 +206,7 @@ class Proportions:
         return Choices(one, some)
 
     def counts(self, t: int, since: int = 0) -> list[int]:
-        """How often each has been chosen from `since` on, before place t."""
+        """Return how often each source was chosen from `since` on, before index t."""
         here, _, last = self._at(t, since)
         found = last.counts(t - here)
         for begin, stop, rule in self._spans(since) if here > since else ():
@@ -215,7 +215,7 @@ class Proportions:
         return found
 
     def place(self, number: int, taken: int, since: int = 0) -> int | float:
-        """Where a source is chosen that has been chosen so often from `since` on."""
+        """Return the index at which a source was chosen a given number of times from `since` on."""
         for begin, stop, rule in self._spans(since):
             place = begin + rule.place(number, taken)
             if place < stop:
@@ -240,30 +240,28 @@ def _rule(weights: Weights) -> Rule:
 
 
 class Rule(Protocol):
-    """Which source is chosen, from a place on where all begin."""
+    """A choice of sources that begins for all of them at one index."""
 
     def one(self, t: int) -> int:
-        """The number chosen at place t."""
+        """Return the source chosen at index t."""
 
     def some(self, t: int, n: int) -> NDArray[np.int64]:
-        """Those chosen at some places from t on, n at most and at least one."""
+        """Return the sources chosen at some indices from t on, at most n and at least one."""
 
     def counts(self, t: int) -> list[int]:
-        """How often each has been chosen before place t."""
+        """Return how often each source was chosen before index t."""
 
     def place(self, number: int, taken: int) -> int | float:
-        """Where a source is chosen that has been chosen so often before."""
+        """Return the index at which a source is chosen for the given time."""
 
 
 class _Pattern:
-    """A schedule that keeps every source within one item of its share, at every length.
+    """A schedule that keeps each source within one item of its share, at every length.
 
-    At each place, of the sources whose lag allows it, the one is chosen that
-    would be the first to lag too far (Tijdeman, "The chairman assignment
-    problem", 1980): with k sources no count is off by more than
-    1 - 1 / (2k - 2). All lags are 0 again after as many items as the common
-    denominator of the shares; that pattern is kept, and gives counts and places
-    at once.
+    At each index, among the sources whose lag allows it, the source is chosen that would be the
+    first to lag too far (Tijdeman, "The chairman assignment problem", 1980): with k sources no
+    count is off by more than 1 - 1 / (2k - 2). All lags are 0 again after as many items as the
+    common denominator of the shares; that pattern is kept, and gives counts and indices directly.
     """
 
     def __init__(self, parts: tuple[int, ...]) -> None:
@@ -296,23 +294,23 @@ class _Group(NamedTuple):
     parts: tuple[_Group, ...] = ()
 
     def of_first(self, n: int) -> int:
-        """How many of its first n items the first of its parts gets: its share, rounded."""
+        """Return how many of the group's first n items its first part gets: its share, rounded."""
         return (2 * n * self.parts[0].weight + self.weight) // (2 * self.weight)
 
 
 class _Rounding:
-    """A schedule for shares with no small common denominator, that keeps no pattern.
+    """A schedule for shares without a small common denominator; it keeps no pattern.
 
-    Two by two, the groups of least weight are joined to one, as in Huffman's code; of the
-    items of both the first gets its share, rounded. So every count has a closed form. It is
-    off by less than one item with up to three sources, and by less than two with more.
+    Two by two, the groups of least weight are joined, as in Huffman's code; of the items of both,
+    the first gets its share, rounded. So every count has a closed form. It is off by less than one
+    item with up to three sources, and by less than two with more.
     """
 
     def __init__(self, parts: tuple[int, ...]) -> None:
         self._width = len(parts)
         heap = [_Group(part, number) for number, part in enumerate(parts) if part]
         heapq.heapify(heap)
-        self._above: dict[int, tuple[_Group, _Group]] = {}  # by number: it, and what it is part of
+        self._above: dict[int, tuple[_Group, _Group]] = {}  # a group, and the one it is in
         for number in range(self._width, self._width + len(heap) - 1):
             parts_of = heapq.heappop(heap), heapq.heappop(heap)
             both = _Group(sum(part.weight for part in parts_of), number, parts_of)
@@ -363,7 +361,7 @@ def _shares(weights: Weights) -> list[Fraction]:
 
 @lru_cache(maxsize=16)
 def _pattern(parts: tuple[int, ...]) -> NDArray[np.int64]:
-    """The choices until all lags are 0 again. Lags are ints, so exact."""
+    """Return the choices until all lags are 0 again. Lags are ints, so exact."""
     period, slack = sum(parts), 2 * len(parts) - 2
     found, taken = np.zeros(period, np.int64), [0] * len(parts)
     for t in range(period):

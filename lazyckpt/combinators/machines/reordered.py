@@ -1,4 +1,4 @@
-"""Items in another order: `Order`, `permuted` and `reordered`, under `shuffle` and `gather`."""
+"""Items in a different order: `Order`, `permuted` and `reordered`, for `shuffle` and `gather`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-_WINDOW = 1024  # indices worked out at once
+_WINDOW = 1024  # indices computed in one call
 
 
 class Order(Protocol):
-    """Which of upstream's items is the i-th, for one i and for many."""
+    """The number of upstream's item at index i, for one i and for many."""
 
     def __getitem__(self, index: int, /) -> int: ...
     def at(self, indices: Indices, /) -> Indices: ...
 
 
 class Listed:
-    """An order that is there."""
+    """An order stored as an array."""
 
     def __init__(self, places: NDArray[Any]) -> None:
         self._places = places
@@ -45,16 +45,16 @@ class Listed:
 
 
 def permuted(size: int, seed: int, *parts: int | str) -> Order:
-    """A permutation that is a function of the seed and of `parts`."""
+    """Return a permutation that is a function of the seed and of `parts`."""
     return Permutation(derive(seed, *parts), size)
 
 
 def table_length(name: str, upstream: Machine[Any], remedy: str) -> int:
-    """How many items upstream has, if it has random access; an `ArgumentError` if not."""
+    """Return upstream's length, if it has random access; otherwise raise an `ArgumentError`."""
     length = upstream.length
     if upstream.skip is None or not isinstance(length, int):
         why = "is endless" if length == math.inf else "has no random access"
-        raise ArgumentError(f"{name}: what comes before it {why}{remedy}")
+        raise ArgumentError(f"{name}: the pipeline before it {why}{remedy}")
     return length
 
 
@@ -64,15 +64,15 @@ def reordered(
     length: int,
     order: Callable[[int], Order],
 ) -> Machine[A]:
-    """`length` items an epoch, in the order that `order(epoch)` says. Upstream has random access.
+    """Yield `length` items per epoch, in the order of `order(epoch)`. Upstream has random access.
 
-    A position is the place where upstream's epoch begins, and a count of items.
+    A position is the beginning of upstream's epoch, and a count of items.
 
     Args:
-        name: What errors call the stage.
+        name: Name for errors.
         upstream: The machine before it.
-        length: How many items it gives in each epoch.
-        order: Which of upstream's items these are.
+        length: Number of items per epoch.
+        order: Function from an epoch to the order of upstream's items.
     """
     alone, below = upstream.item, upstream.view
     assert alone is not None
@@ -129,6 +129,6 @@ def reordered(
     def fits(position: Position) -> None:
         made.check(position)
         if begun(upstream, position[0]):
-            raise InvalidState(f"{name}: a state whose epoch begins in its midst")
+            raise InvalidState(f"{name}: the state's epoch doesn't begin at its first item")
 
     return made._replace(check=fits)

@@ -1,4 +1,4 @@
-"""Parts of a stream, one for each rank: machines for `shard`."""
+"""Machines for `shard`: parts of a stream, one per rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Remainder = Literal["drop", "pad", "repeat"] | None
 def share_of(
     length: int | float | None, num_shards: int, index: int, remainder: Remainder
 ) -> int | float | None:
-    """How many of so many items a rank gets."""
+    """Return how many of a number of items a rank gets."""
     if length is None or length == math.inf:
         return length
     whole, rest = divmod(int(length), num_shards)
@@ -32,13 +32,13 @@ def share_of(
 
 
 def _is_even(length: int | float | None, num_shards: int, remainder: Remainder) -> bool:
-    """Whether all ranks get as many of so many items."""
+    """Return whether all ranks get the same number of items."""
     divides = length is not None and (length == math.inf or length % num_shards == 0)
     return remainder is not None or divides
 
 
 def _dealt(upstream: Machine[Any], num_shards: int, index: int, remainder: Remainder) -> Share:
-    """Which items of the stream of all ranks one rank is dealt."""
+    """Return the items of the global stream that one rank is dealt."""
     is_even = _is_even(upstream.length, num_shards, remainder)
     return upstream.share.dealt(num_shards, index, is_even=is_even)
 
@@ -50,7 +50,7 @@ def strided(
     remainder: Remainder,
     length: int | float | None,
 ) -> Machine[A]:
-    """Every `num_shards`-th item, over random access."""
+    """Yield every `num_shards`-th item, over random access."""
     jump, view = upstream.skip, upstream.view
     alone: Any = upstream.item
     assert jump is not None
@@ -60,7 +60,7 @@ def strided(
         return after, int(share_of(passed, num_shards, index, remainder) or 0)
 
     def wrapped(position: Position, beyond: Any) -> tuple[Position, Any]:
-        """The epoch's beginning, and which of its items stand in for those beyond the end."""
+        """Return the epoch's beginning, and which of its items stand in for those after the end."""
         begin = upstream.init(upstream.epoch(position))
         return begin, beyond % jump(begin, num_shards)[1]
 
@@ -110,7 +110,7 @@ def strided(
 def padded(
     upstream: Machine[A], num_shards: int, index: int, pad: A, length: int | float | None
 ) -> Machine[A]:
-    """What each rank has, and one item more where others do."""
+    """Yield a rank's items, and one item more if other ranks have more."""
     mine = strided(upstream, num_shards, index, None, None)
     jump = upstream.skip
     assert jump is not None
@@ -146,13 +146,13 @@ def padded(
 def contiguous_part(
     upstream: Machine[A], num_shards: int, index: int, remainder: Remainder, pad: A
 ) -> Machine[A]:
-    """Consecutive items, over random access."""
+    """Yield consecutive items, over random access."""
     jump, length, view = upstream.skip, upstream.length, upstream.view
     if jump is None or not isinstance(length, int):
         why = "is endless" if length == math.inf else "has no random access"
         raise ArgumentError(
-            f"shard: contiguous=True, and what comes before it {why}; "
-            "put it before the stage that makes it so"
+            f"shard: contiguous=True, and the pipeline before it {why}; "
+            "put it before the stage that removes random access"
         )
     base, extra = divmod(length, num_shards)
     size = share_of(length, num_shards, index, remainder)
@@ -190,7 +190,7 @@ def contiguous_part(
 
     seen = view and View(view.table, ahead, view.moved(start))
     if not is_inside and remainder == "pad":
-        seen = None  # no table has it
+        seen = None  # no table has the padding
     return stateful(
         "shard",
         upstream,
@@ -215,14 +215,14 @@ def dealt_stream(
     pad: A,
     length: int | float | None,
 ) -> Machine[A]:
-    """Over a stream, of which the items of other ranks are passed over, or else read.
+    """Yield a rank's items of a stream; items of other ranks are skipped, or else read.
 
-    What is pending, as the function of `map` and the filling of packed rows, is done for this
-    rank's items alone.
+    Pending work, such as the function of `map` and the filling of packed rows, is done only for
+    this rank's items.
     """
 
     def mine(position: Position, dealt: int, own: list[A]) -> list[A]:
-        """What this rank gets of so many items dealt in one round: one item, or none at the end."""
+        """Return this rank's item of a round, or none at the end."""
         if remainder == "drop" and dealt < num_shards:
             return []
         if remainder == "pad" and 0 < dealt <= index:

@@ -1,6 +1,6 @@
-"""What is made of consecutive blocks of items, in random order: `shuffled_blocks`.
+"""`shuffled_blocks`: outputs of consecutive blocks of items, in random order.
 
-`block_shuffle` and `bucket_batch` are made of it.
+`block_shuffle` and `bucket_batch` use it.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ def shuffled_blocks(
     rate: Rate | None = None,
     length: int | float | None = None,
 ) -> Machine[Any]:
-    """The machine that gives what is made of each block of `size` items, in random order.
+    """Build a machine that yields the outputs of each block of `size` items in random order.
 
-    A position is the place before the block, its number, and a count of what it has
-    given, which is 0 between blocks.
+    A position is the position before the block, its number, and a count of its outputs yielded,
+    which is 0 between blocks.
 
     Args:
-        name: What errors call the stage.
-        upstream: What blocks are cut from.
-        size: How many items a block has; the last one may be shorter.
-        seed: That of a permutation for each block, with the epoch and the block's number;
-            None leaves the order as it is.
-        made: From the items of a block to what it gives, at least one and at most as many.
-        what: What errors call one of these.
-        rate: How many items are taken for each that is given; by default a block.
-        length: How many are given in an epoch, where that is known.
+        name: Name for errors.
+        upstream: The machine whose items are cut into blocks.
+        size: Number of items per block; the last one may be shorter.
+        seed: Seed of a permutation per block, with the epoch and the block's number; None to keep
+            the order.
+        made: Function from the items of a block to its outputs, at least one and at most as many.
+        what: Name of an output for errors.
+        rate: How many items are taken per output; by default a block.
+        length: Number of outputs per epoch, if known.
     """
 
     def check(number: Any, given: Any) -> None:
@@ -64,7 +64,7 @@ def shuffled_blocks(
         before, epoch = upstream.flow(anchor), upstream.epoch(anchor)
         block: list[Any] = []
         ticks: Iterator[Any] = iterate(block)
-        passed = 0  # given by the blocks before
+        passed = 0  # yielded by the earlier blocks
 
         def blocks() -> Iterator[Iterator[Any]]:
             nonlocal anchor, number, given, block, ticks, passed
@@ -79,7 +79,7 @@ def shuffled_blocks(
                     raise _shrunk(name, what, given, len(outputs))
                 left = iterate(outputs, given)
                 anchor, number = here, following
-                # Together, as an interrupt may come at any time, and this is counted.
+                # In one assignment, because an interrupt may come at any time, and this is counted.
                 passed, given, block, ticks = passed + len(block) - given, 0, outputs, left
                 yield ticks
                 here, following = before.snapshot(), following + 1
@@ -112,12 +112,12 @@ def shuffled_blocks(
 
 
 def _rearranged(items: list[Any], order: NDArray[np.integer[Any]]) -> list[Any]:
-    """The items at these places. NumPy looks up many of them faster than a loop does."""
+    """Return the items at these indices. For many, NumPy is faster than a loop."""
     found: list[Any] = np.fromiter(items, object, len(items))[order].tolist()
     return found
 
 
 def _shrunk(name: str, what: str, given: int, found: int) -> SourceChanged:
     return SourceChanged(
-        f"{name}: the state stands after {what} {given} of a window that now has {found}"
+        f"{name}: the state is after {what} {given} of a window that now has {found}"
     )

@@ -1,4 +1,4 @@
-"""Sequences of tokens, how many those are, and rows of several."""
+"""Token sequences: their lengths, and rows of several."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from lazyckpt.core.registry import Elastic
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 
-Pad: TypeAlias = Mapping[str, float]  # what fills up a row, by features
+Pad: TypeAlias = Mapping[str, float]  # padding, by feature
 
-# What becomes of a sequence that is longer than a row.
+# The treatment of a sequence longer than a row.
 Overflow: TypeAlias = Literal["error", "split", "truncate", "drop"]
 overflow_policy = one_of("error", "split", "truncate", "drop")
 
 _OURS = ("segment_ids", "positions")
-_SHOWN = 20  # tokens of a sequence in a message, which are cut
-_FEW = 8  # parts, up to which a slice for each takes less time
+_SHOWN = 20  # tokens of a sequence that a message shows
+_FEW = 8  # parts up to which one slice per part is faster
 
 
 def token_count(stage: str, size: Any, item: Any) -> int:
-    """How many tokens an item has, as a user's function has it; a `TypeError` for what is none."""
+    """Check the number of tokens that a user's function returned; a `TypeError` if invalid."""
     if not is_integer(size) or size < 0:
         raise TypeError(
-            f"{stage}: key must give an int >= 0, got {brief(size)} ({type(size).__name__}) "
+            f"{stage}: key must return an int >= 0, got {brief(size)} ({type(size).__name__}) "
             f"for {brief(item)}"
         )
     return int(size)
 
 
 class Cut(NamedTuple):
-    """Some tokens of a sequence, of which a row that is being placed needs no more than how many.
+    """A part of a sequence. While a row is being planned, only its length matters.
 
     Attributes:
-        whole: Gives the arrays of the sequence when a row is filled, the same to all its cuts.
-        begin: The first of the tokens.
-        end: The one after the last.
+        whole: Function that returns the sequence's arrays when a row is filled, shared by its cuts.
+        begin: Index of the first token.
+        end: Index after the last token.
     """
 
     whole: Callable[[], Features]
@@ -51,15 +51,15 @@ class Cut(NamedTuple):
 
     @property
     def features(self) -> Features:
-        """Arrays of one value for each of the tokens."""
+        """Return arrays with one value per token."""
         return {name: each[self.begin : self.end] for name, each in self.whole().items()}
 
 
-UnfilledRow: TypeAlias = tuple[list[Any], int]  # sequences and parts of such, and its length
+UnfilledRow: TypeAlias = tuple[list[Any], int]  # its sequences and parts, and its length
 
 
 def size_of(stage: str, item: Any) -> int:
-    """How many tokens a sequence has, or a mapping of several features of one length, or a part."""
+    """Return the number of tokens of a sequence, a mapping of features, or a part."""
     if type(item) is Cut:
         return item.end - item.begin
     is_one = type(item) in (list, np.ndarray) or not isinstance(item, Mapping)
@@ -76,12 +76,12 @@ def size_of(stage: str, item: Any) -> int:
     if len(set(sizes.values())) > 1:
         raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
     if taken := [name for name in _OURS if name in fields]:
-        raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
+        raise ValueError(f"{stage}: a feature has the reserved name {taken[0]!r}")
     return next(iter(sizes.values()))
 
 
 def _count(values: Any) -> int | None:
-    """For how many tokens values are; None for one that belongs to each token."""
+    """Return the number of tokens that values describe; None if they apply to each token."""
     if type(values) is list:
         return len(values)
     found = np.asarray(values)
@@ -89,7 +89,7 @@ def _count(values: Any) -> int | None:
 
 
 def features_of(stage: str, item: Any) -> Features:
-    """Arrays of one value for each token of a sequence, which has such, or of a part of one."""
+    """Return arrays with one value per token of a sequence, or of a part of one."""
     if type(item) is Cut:
         return item.features
     if type(item) in (list, np.ndarray) or not isinstance(item, Mapping):
@@ -106,20 +106,20 @@ def _as_array(stage: str, values: Any) -> NDArray[Any]:
 
 
 def cutting(stage: str, item: Any) -> Callable[[int, int], Any]:
-    """What gives the part of a sequence from one token up to another."""
+    """Return a function that cuts the part of a sequence between two tokens."""
     if type(item) is np.ndarray:
         return lambda begin, end: item[begin:end]
     return partial(Cut, cache(partial(features_of, stage, item)))
 
 
 def cut_to_fit(stage: str, item: Any, size: int, length: int, overflow: Overflow) -> list[Any]:
-    """A sequence longer than `length` in parts, of which all but the last have so many tokens."""
+    """Cut a sequence longer than `length` into parts of that length, and a rest."""
     if overflow == "error":
         shown = toolz.first(features_of(stage, item).values())[:_SHOWN].tolist()
         raise ValueError(
             f"{stage}: a sequence of {size} tokens is longer than length={length}: "
             f"{brief(shown)}; "
-            'say by overflow="split", "truncate" or "drop" what becomes of it'
+            'pass overflow="split", "truncate" or "drop"'
         )
     kept = {"split": size, "truncate": length, "drop": 0}[overflow]
     cut = cutting(stage, item)
@@ -127,7 +127,7 @@ def cut_to_fit(stage: str, item: Any, size: int, length: int, overflow: Overflow
 
 
 def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | None] | None:
-    """What says why a sequence is dropped, if it is longer than `length`."""
+    """Return a function that explains why a sequence is dropped, if it is longer than `length`."""
     return partial(_longer, length) if overflow == "drop" else None
 
 
@@ -137,13 +137,13 @@ def _longer(length: int, item: Any) -> str | None:
     return f"{size} tokens are more than length={length}" if size > length else None
 
 
-REPADDED = Elastic(changes={"pad": "blind"})  # of what changes no row but in what fills it up
+REPADDED = Elastic(changes={"pad": "blind"})  # for stages in which only the padding may change
 
 
 def padding(value: Any) -> dict[str, Any]:
-    """A dict of numbers by features."""
+    """Check a dict of numbers by feature."""
     if not isinstance(value, Mapping) or not all(map(_is_padding, value.items())):
-        raise Unfit('a dict of numbers by features, such as {"labels": -100}')
+        raise Unfit('a dict of numbers by feature, such as {"labels": -100}')
     return dict(value)
 
 
@@ -153,7 +153,7 @@ def _is_padding(item: tuple[Any, Any]) -> bool:
 
 
 def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
-    """What is in it end to end, filled up with zeros or what `pad` says, numbered and counted."""
+    """Concatenate the parts of a row, pad it, and number segments and positions."""
     items, length = row
     parts = [features_of(stage, item) for item in items]
     first = parts[0]
@@ -163,7 +163,7 @@ def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
                 f"{stage}: an item has features {list(part)}, others have {list(first)}"
             )
     if unknown := [name for name in pad or () if name not in first]:
-        raise ValueError(f"{stage}: pad names {unknown[0]!r}, and an item has {list(first)}")
+        raise ValueError(f"{stage}: pad has {unknown[0]!r}, but an item has {list(first)}")
     columns = {name: [part[name] for part in parts] for name in first}
     sizes = [len(each) for each in toolz.first(columns.values())]
     full = sum(sizes)
@@ -180,18 +180,18 @@ def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
 
 
 def _as_type(stage: str, name: str, number: Any, dtype: np.dtype[Any]) -> Any:
-    """What fills up a feature, as that has it."""
+    """Return the padding of a feature, in its type."""
     found = np.asarray(number).astype(dtype)
     if dtype.kind in "biu" and found != number:
         raise ValueError(
-            f"{stage}: pad={{{name!r}: {number}}} is no {dtype}, which {name} is of; "
-            f"give {name} another type, such as int64"
+            f"{stage}: pad={{{name!r}: {number}}} is not a valid {dtype}, the type of {name}; "
+            f"convert {name} to a different type, such as int64"
         )
     return found
 
 
 def _numbered(sizes: list[int], length: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """For each token the number of its part, from 1, and its place in that."""
+    """Return, per token, the number of its part, from 1, and its position within the part."""
     numbers, places = np.zeros(length, np.int32), np.zeros(length, np.int32)
     if len(sizes) > _FEW:
         counts = np.array(sizes)

@@ -1,4 +1,4 @@
-"""`Turns`: machines that give items in turn, under `interleave` and `lanes`."""
+"""`Turns`: machines that take turns, for `interleave` and `lanes`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ A = TypeVar("A")
 
 
 class Turns(Generic[A]):
-    """Machines that give items in turn, as a machine.
+    """A machine that takes items from several machines in turn.
 
-    Its own part: which have ended, as bits; whose turn it is; how many items
-    were given in that turn.
+    Its own part of the position: which have ended, as bits; whose turn it is; how many items were
+    yielded in that turn.
     """
 
     def __init__(self, machines: Sequence[Machine[A]], block_length: int = 1) -> None:
         self.machines = machines
         self.width = len(machines)
         self.block_length = block_length
-        self._known: tuple[Position, _Rounds] | None = None  # of the position asked for last
+        self._known: tuple[Position, _Rounds] | None = None  # of the last requested position
 
     def machine(self, name: str) -> Machine[A]:
         skips = [each.skip for each in self.machines]
@@ -53,7 +53,7 @@ class Turns(Generic[A]):
         within(name, given, self.block_length - 1)
 
     def turned(self, turn: int, given: int, ended: int) -> tuple[int, int]:
-        """Whose turn it is, those passed over that have ended or had theirs."""
+        """Return whose turn it is, skipping those that have ended or have had theirs."""
         if given == self.block_length:
             turn, given = (turn + 1) % self.width, 0
         while ended >> turn & 1 and ended + 1 < 1 << self.width:
@@ -78,12 +78,12 @@ class Turns(Generic[A]):
         flows = [each.flow(place) for each, place in zip(self.machines, places, strict=True)]
 
         order, before = [turn], 0
-        taken: Callable[[], int] = int  # none, until reading begins
-        now = list(places)  # positions, where so many items of this round were taken:
-        noted: int | None = 0  # None if all may have moved since
+        taken: Callable[[], int] = int  # 0 until reading begins
+        now = list(places)  # positions after a number of items of this round:
+        noted: int | None = 0  # None if any may have advanced since
 
         def rounds() -> Iterator[Iterator[A]]:
-            """The items until one pipeline ends, then those until the next one does."""
+            """Yield the items until one pipeline ends, then those until the next one does."""
             nonlocal ended, turn, given, order, before, taken, noted
             streams = [iter(each) for each in flows]
             while ended + 1 < 1 << self.width:
@@ -102,7 +102,7 @@ class Turns(Generic[A]):
                 noted = None
 
         def whose() -> tuple[int, int]:
-            """Whose turn it is, and how many items were given in it."""
+            """Return whose turn it is, and how many items were yielded in it."""
             blocks, inside = divmod(given + taken(), block_length)
             return order[blocks % len(order)], inside
 
@@ -126,13 +126,13 @@ class Turns(Generic[A]):
         taken, left = [0] * self.width, n
 
         def give() -> None:
-            """Go through the rest of one turn."""
+            """Take the rest of one turn."""
             nonlocal ended, turn, given, left
             some = min(self.block_length - given, has[turn] - taken[turn], left)
             taken[turn], left, given = taken[turn] + some, left - some, given + some
             if left and given < self.block_length:
                 ended, given = ended | 1 << turn, 0
-                taken[turn] += 1  # asked once more, it ends
+                taken[turn] += 1  # the next request ends it
             turn, given = self.turned(turn, given, ended)
 
         if left and given:
@@ -180,10 +180,10 @@ class Turns(Generic[A]):
 
 
 class _Rounds:
-    """Where items are, of machines that have so many and give them in turn.
+    """The arrangement of items of machines of known lengths that take turns.
 
-    - `order`: whose turn it is in a round, each with how many it has
-    - `first`: how many more of number `turn` come before the first round
+    - `order`: whose turn it is in a round, each with its number of items
+    - `first`: how many more items of number `turn` come before the first round
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class _Rounds:
     ) -> None:
         self._order, self._block_length = order, block_length
         self._turn, self._first = turn, first
-        # When so many were taken of each that has them, so many were given in all.
+        # The total number of items, after this many of each machine that has them.
         self._taken = [0, *sorted([has for _, has in order])]
         pairs = enumerate(pairwise(self._taken))
         parts = [(b - a) * (len(order) - i) if b > a else 0 for i, (a, b) in pairs]
@@ -199,7 +199,7 @@ class _Rounds:
         self._found: dict[int, list[tuple[int, float]]] = {}
 
     def find(self, n: int) -> tuple[int, int]:
-        """Which machine has the item behind n others, and behind how many of its own."""
+        """Return the machine of the item n items further on, and its number within that machine."""
         first, block_length = self._first, self._block_length
         if n < first:
             return self._turn, n
@@ -210,11 +210,11 @@ class _Rounds:
         if block_length == 1:
             number = self._active(ended)[rest][0]
         else:
-            taken -= taken % block_length  # back to where the round began
+            taken -= taken % block_length  # back to the beginning of the round
             ended = bisect_right(self._taken, taken) - 1
             before = (taken - self._taken[ended]) * (len(self._order) - ended)
             rest = n - int(self._given[ended] + before)
-            for number, has in self._active(ended):  # noqa: B007  # used behind the loop
+            for number, has in self._active(ended):  # noqa: B007  # used after the loop
                 some = min(block_length, has - taken)
                 if rest < some:
                     break
@@ -223,7 +223,7 @@ class _Rounds:
         return number, taken + (first if number == self._turn else 0)
 
     def _active(self, ended: int) -> list[tuple[int, float]]:
-        """Those that still have items where so many have ended."""
+        """Return the machines that still have items after a number of them have ended."""
         found = self._found.get(ended)
         if found is None:
             taken = self._taken[ended]
@@ -232,7 +232,7 @@ class _Rounds:
 
 
 def _rounds(left: int, rest: list[int], block_length: int) -> int:
-    """How many times it goes round before the last of `left` items; `rest`: what each one has."""
+    """Return the rounds before the last of `left` items; `rest` is the number of items of each."""
     low, high = 0, max(rest, default=0) // block_length + 1
     while low < high:
         middle = (low + high + 1) // 2

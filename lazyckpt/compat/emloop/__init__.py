@@ -1,4 +1,4 @@
-"""A drop-in for `emloop.datasets.StreamWrapper`, with a state."""
+"""A drop-in replacement for `emloop.datasets.StreamWrapper`, with a state."""
 
 from lazyckpt.compat.emloop.stream_wrapper import StreamWrapper
 

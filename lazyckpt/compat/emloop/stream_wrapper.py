@@ -1,4 +1,4 @@
-"""`StreamWrapper`: a stream of batches in epochs, which a thread buffers if wanted."""
+"""`StreamWrapper`: a stream of batches in epochs, with an optional buffer filled by a thread."""
 
 from __future__ import annotations
 
@@ -28,32 +28,34 @@ from lazyckpt.state.state import State
 
 T = TypeVar("T")
 
-_DIGITS = 13  # of a digest, which every JSON reader keeps as an int
+_DIGITS = 13  # digits of a digest that every JSON reader keeps as an int
 
 
 class StreamWrapper(Iterator[T], Generic[T]):
-    """A stream of batches in epochs, buffered by a thread if wanted. Iterating it is one epoch.
+    """A stream of batches in epochs, optionally buffered by a thread.
 
-    With a buffer, the first `next` wants `with stream:`. Leaving it ends the thread,
-    and keeps the place and what is ready; a later `next` outside of it has a thread
-    for itself. Nothing is made that isn't waited for, but within `allow_buffering`,
-    and then nothing beyond the epoch.
+    Iterating over it yields one epoch.
 
-    An error comes after the batches before it, and asking again tries the same batch; a
-    buffer makes a ChildProcessError of it. A pass without batches ends the epoch.
+    With a buffer, call `next` inside `with stream:`. Leaving the block ends the thread, but keeps
+    the position and the batches that are ready. A later `next` outside the block uses a thread for
+    that call only. Batches are computed ahead only within `allow_buffering`, and only up to the end
+    of the epoch.
 
-    Resume: goes through the pass under way to its place; where `stream_fn` gives a
-    sequence, an array or a pipeline, which is in its next epoch in each pass, it
-    re-reads what that does. `stream_fn` must give the same batches again.
+    An error is raised after the batches before it, and calling `next` again tries the same batch.
+    With a buffer it is raised as a ChildProcessError. A pass without batches ends the epoch.
+
+    Resume: re-iterates the current pass up to its position. If `stream_fn` returns a sequence or an
+    array, it seeks; if it returns a pipeline, which starts its next epoch in each pass, it re-reads
+    what the pipeline re-reads. `stream_fn` must yield the same batches again.
 
     Args:
-        stream_fn: Gives an iterable, which is one pass; called when the first batch
-            of a pass is asked for.
-        buffer_size: Batches held ready; below 1 there is no thread.
-        epoch_size: Batches an epoch, over ends of the stream; below 1, one pass.
-        name: Told in errors, the profile and the state.
-        profile: `profile["read_batch_<name>"]` becomes a list of the seconds that
-            each delivered batch was waited for.
+        stream_fn: Function that returns an iterable of one pass; called when the first batch of a
+            pass is requested.
+        buffer_size: Number of batches to hold ready; below 1 there is no thread.
+        epoch_size: Number of batches per epoch, across passes; below 1, an epoch is one pass.
+        name: Name in errors, the profile and the state.
+        profile: Dict of timings; `profile["read_batch_<name>"]` becomes a list of the seconds
+            waited for each delivered batch.
 
     >>> stream = StreamWrapper(lambda: iter(["a", "b", "c"]), epoch_size=2)
     >>> list(stream), next(stream)
@@ -99,7 +101,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
             if not self._was_entered:
                 raise ValueError(
                     f"stream {self.name!r} has a buffer of {self._buffer_size} and so a thread: "
-                    "ask for batches within `with stream:`, which ends it"
+                    "call next inside `with stream:`, which ends it"
                 )
             with self:
                 return next(self)
@@ -115,37 +117,37 @@ class StreamWrapper(Iterator[T], Generic[T]):
         except Exception as error:
             if self._buffer_size < 1 or isinstance(error, (InvalidState, SourceChanged)):
                 raise
-            raise ChildProcessError(f"the thread of stream {self.name!r} met {error!r}") from error
+            raise ChildProcessError(f"the thread of stream {self.name!r} got {error!r}") from error
         times.append(perf_counter() - begun)
         return batch
 
     def empty(self) -> bool:
-        """Whether the next batch has to be waited for."""
+        """Return whether the next batch isn't ready yet."""
         return not self._run.stats.ready
 
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:
-        """A context in which batches are made ahead. Nests; without a thread it does nothing."""
+        """A context in which batches are computed ahead; without a thread it has no effect."""
         return self._run.allow_buffering
 
     def state_dict(self) -> dict[str, Any]:
-        """The state after the last delivered batch, as JSON values."""
+        """Return the state after the last delivered batch, as JSON values."""
         return self._run.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any] | State | str | bytes) -> None:
-        """Go to a state, at any time; what is ready is dropped."""
+        """Move to a state, at any time; batches that are ready are dropped."""
         self._run.load_state_dict(state)
 
 
 class Passes:
-    """A function that opens passes, and the one that is open, which the next epoch goes on with."""
+    """A function that opens passes, and the open pass, which the next epoch continues."""
 
     def __init__(self, stream_fn: Callable[[], Iterable[Any]]) -> None:
         self._stream_fn = stream_fn
         self.open: _Pass | None = None
 
     def take(self, number: int, place: list[Any]) -> _Pass:
-        """A pass, from its beginning or from a place within. Until it is put back, none is open."""
+        """Take a pass at its beginning or at a position; no pass is open until it is put back."""
         found, self.open = self.open, None
         if found is not None and [found.number, *found.place()] == [number, *place]:
             return found
@@ -153,15 +155,15 @@ class Passes:
         check = int(pipeline.digest[:_DIGITS], 16)
         if place and place[0] != check:
             raise StateMismatch(
-                "the state belongs to another stream than stream_fn gives: "
-                f"to one of another length, or of other stages than {pipeline!r}"
+                "the state belongs to a different stream than stream_fn returns: "
+                f"one with a different length, or with other stages than {pipeline!r}"
             )
         position = place[1] if place else pipeline.machine.init(number)
         return _Pass(number, check, entered(pipeline.machine, position))
 
 
 class _Pass:
-    """A pass: its number, a checksum of what it is of, and its batches."""
+    """A pass: its number, a checksum of its stream, and its batches."""
 
     def __init__(self, number: int, check: int, flow: Flow[Any]) -> None:
         self.number, self._check, self._flow = number, check, flow
@@ -172,7 +174,7 @@ class _Pass:
 
 
 def _readable(found: Any) -> Pipeline[Any]:
-    """What `stream_fn` gave, as a pipeline: with random access where that means the same."""
+    """Return the result of `stream_fn` as a pipeline, with random access if that is equivalent."""
     if isinstance(found, Pipeline):
         return found
     kind = type(found)
@@ -180,17 +182,17 @@ def _readable(found: Any) -> Pipeline[Any]:
     is_indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__")
     if is_sequence and is_indexed and not isinstance(found, str):
         return source(found)
-    return once(found) | flat_map(chain)  # which asks it for items when the first is asked for
+    return once(found) | flat_map(chain)  # `iter` is called when the first item is requested
 
 
 @source_combinator(
     registered=False, describe=lambda passes, size, name: {"epoch_size": size, "name": name}
 )
 def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
-    """Pass after pass in epochs of `size` batches; one pass an epoch, if that is 0.
+    """Yield pass after pass in epochs of `size` batches; if it is 0, an epoch is one pass.
 
-    State: the pass, a count of the epoch's batches, and within the pass a checksum of
-    what it is of, and the place in it.
+    State: the pass, a count of the epoch's batches, and within a pass a checksum of its stream and
+        the position in it.
     """
     most = size or sys.maxsize
 
@@ -201,7 +203,7 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
 
     def flow(position: Position) -> Flow[Any]:
         number, given, *place = position
-        # The pass, the epoch's batches, and the place: one value, as another thread may look on.
+        # The pass, the epoch's batches, and the place: one value, other threads may read it.
         now: tuple[int, int, Callable[[], list[Any]]] = number, given, lambda: place
 
         def batches() -> Iterator[Any]:
@@ -215,7 +217,7 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
                     yield batch
                     if given == most:
                         return
-                    passes.open = None  # an iterator that has raised looks like one that has ended
+                    passes.open = None  # an iterator that has raised looks exhausted
                 if is_empty:
                     now = number, given, list
                 if is_empty or not size:
@@ -232,6 +234,6 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
 
 
 def next_start(size: int, position: Position) -> Position:
-    """Where the next epoch of so many batches begins, after one that ended at a position."""
+    """Return the position at which the next epoch begins after one that ended at a position."""
     number, given, *place = position
     return (number, 0, *place) if 0 < size == given else (number + 1, 0)

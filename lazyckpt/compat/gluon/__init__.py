@@ -1,12 +1,12 @@
-"""gluon-nlp's `ShardedDataLoader` and its samplers, on lazyckpt pipelines. No MXNet is needed.
+"""gluon-nlp's `ShardedDataLoader` and its samplers, on lazyckpt pipelines; MXNet isn't needed.
 
-The samplers are those that version 0.10 and the master branch have in common, with the
-arguments in 0.10's order. Not here are, of the latter:
+The samplers are those that version 0.10 and the master branch have in common, with the arguments
+in 0.10's order. These names of the master branch are missing:
 
-- `BaseSampler`; a sampler need only be iterable
-- `BoundedBudgetSampler`; `bucket_batch(lambda i: tokens // lengths[i], ...)` may stand for it
-- `ShardedIterator`; `sampler.pipeline | shard(num_shards=..., index=...)` may
-- `DatasetLoader`; `flat_map` and `interleave_map` read file after file
+- `BaseSampler`; any iterable is a sampler
+- `BoundedBudgetSampler`; use `bucket_batch(lambda i: tokens // lengths[i], ...)`
+- `ShardedIterator`; use `sampler.pipeline | shard(num_shards=..., index=...)`
+- `DatasetLoader`; `flat_map` and `interleave_map` read one file after another
 """
 
 from lazyckpt.compat.gluon.loader import ShardedDataLoader, default_batchify_fn

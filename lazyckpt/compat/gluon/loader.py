@@ -25,29 +25,29 @@ from lazyckpt.executors.pool_executor import LastStageExecutor
 
 
 class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
-    """Batches of a data set, or lists of batches, one a shard; each `iter` is another epoch.
+    """Batches of a dataset, or lists with one batch per shard; each `iter` starts a new epoch.
 
-    Leaving an iteration ends its epoch, unless nothing was delivered; what rolls over is
-    not lost. Another `iter` ends the one before it. After an error the same iterator tries the
-    same batch again. Orders are those of lazyckpt, not of `np.random.shuffle`.
+    Leaving an iteration ends its epoch, unless no batch was delivered; items that roll over are not
+    lost. A new `iter` ends the previous one. After an error the same iterator tries the same batch
+    again. Orders are lazyckpt's, not those of `np.random.shuffle`.
 
-    A resumed loader gives the rest of the epoch, or the next one where nothing is left. What
-    `lazyckpt.torch.sampler` says of samplers holds here too. Arguments are the original's; of
-    these there is more to say.
+    A resumed loader yields the rest of the epoch, or the next one if nothing is left. The notes on
+    samplers in `lazyckpt.torch.sampler` apply here too. Arguments are the original's; the following
+    need more explanation.
 
     Args:
-        sampler: Gives the indices: an iterable, a sampler of this module, or a pipeline,
-            asked anew in each epoch, in this process and thread.
-        last_batch: "keep" (None) a shorter last batch, "discard" it, or have its
-            items begin the next epoch ("rollover").
-        batch_sampler: Gives the batches, likewise. One whose first element is a
-            list, a range or an array with a dimension is a list of shards, each
+        sampler: Source of the indices: an iterable, a sampler of this module, or a pipeline. It is
+            iterated again in each epoch, in this process and thread.
+        last_batch: "keep" (None) a shorter last batch, "discard" it, or let its items begin the
+            next epoch ("rollover").
+        batch_sampler: Source of the batches, of the same kinds. If the first element of a batch is
+            a list, a range or an array with a dimension, the batch is a list of shards, each
             batchified on its own; tuples are indices.
-        num_workers: Processes, or with `thread_pool` threads; they stay until `close`.
-        pin_memory: Also of arrays, where torch finds a device.
-        prefetch: Batches made ahead, `2 * num_workers` by default; one more where it
-            is no larger than `num_workers`. With 0, or less, none are.
-        seed: That of `shuffle`; None takes one from `np.random`.
+        num_workers: Number of processes, or of threads with `thread_pool`; they stay until `close`.
+        pin_memory: If True, pin arrays too, if torch finds a device.
+        prefetch: Number of batches computed ahead, `2 * num_workers` by default; one more if it is
+            at most `num_workers`. With 0 or less, none are computed ahead.
+        seed: Seed of `shuffle`; None takes one from `np.random`.
 
     >>> import numpy as np
     >>> loader = ShardedDataLoader(np.arange(5) * 10, batch_size=2, last_batch="rollover")
@@ -78,13 +78,13 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         if batch_sampler is not None:
             if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
                 raise lz.ArgumentError(
-                    "ShardedDataLoader: with a batch_sampler there is no batch_size, shuffle, "
+                    "ShardedDataLoader: batch_sampler can't be combined with batch_size, shuffle, "
                     "sampler or last_batch"
                 )
         elif batch_size is None:
-            raise lz.ArgumentError("ShardedDataLoader: batch_size is needed, or a batch_sampler")
+            raise lz.ArgumentError("ShardedDataLoader: pass batch_size or a batch_sampler")
         elif shuffle and sampler is not None:
-            raise lz.ArgumentError("ShardedDataLoader: shuffle the data set or give a sampler")
+            raise lz.ArgumentError("ShardedDataLoader: pass either shuffle or a sampler")
         self._sampler = sampler if batch_sampler is None else batch_sampler
         if self._sampler is None:
             self._sampler = range(len(dataset))
@@ -98,8 +98,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         make = partial(_fetch, dataset, batchify)
         self._run = lz.run(batches | lz.map(make), executor=executor)
         self._epochs = EpochLoader(self._run)
-        self._is_left = False  # whether an iteration has given batches of this epoch
-        # A run with workers is part of a cycle; they are to end with the loader at once.
+        self._is_left = False  # True if an iteration has yielded batches of this epoch
+        # A run with workers is part of a cycle, but the workers must end with the loader.
         weakref.finalize(self, self._run.close).atexit = False
         self._begun = 0  # iterations; closing ends the last one
 
@@ -121,11 +121,11 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
             self._advance()
         self._begun += 1
         if self._prefetch:
-            self._run.unpause()  # for nothing is made ahead before
+            self._run.unpause()  # nothing is computed ahead before this
         return _Epoch(self, self._begun)
 
     def __len__(self) -> int:
-        """Batches of the epoch under way, or of the next one where that has ended."""
+        """Return the number of batches of the current epoch, or of the next one if it has ended."""
         items: int = len(self._sampler)
         size = self._batch_size or 1
         if self._last_batch == "rollover":
@@ -137,16 +137,16 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         self._is_left = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is, after the last batch delivered: a dict of JSON values."""
+        """Return the state after the last batch delivered: a dict of JSON values."""
         return self._run.state_dict()
 
     def load_state_dict(self, state: lz.State | str | bytes | Mapping[str, Any]) -> None:
-        """Go where a state says. The next `iter`, or the iterator under way, goes on there."""
+        """Move to a state; the running iterator, or the next one, continues from there."""
         self._run.load_state_dict(state)
         self._is_left = False
 
     def close(self) -> None:
-        """End the workers. The state stays; another iteration starts them again."""
+        """Stop the workers. The state stays; a new iteration starts them again."""
         self._begun += 1
         self._run.close()
 
@@ -155,7 +155,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
 
 def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
-    """What a sampler gives; `rolling_by` is the batch size where batches roll over."""
+    """Return a sampler as a pipeline; `rolling_by` is the batch size if batches roll over."""
     if isinstance(sampler, Sampler):
         return sampler.pipeline
     if isinstance(sampler, lz.Pipeline):
@@ -163,12 +163,14 @@ def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
     if isinstance(sampler, range):
         return lz.source(sampler)
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
-        raise lz.ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
+        raise lz.ArgumentError(
+            f"ShardedDataLoader: a sampler must be iterable, got {brief(sampler)}"
+        )
     return any_sampler(sampler, window=rolling_by)
 
 
 class _Epoch(Iterator[Any]):
-    """One iteration of a loader, which it keeps alive."""
+    """One iteration of a loader; it keeps the loader alive."""
 
     def __init__(self, loader: ShardedDataLoader, number: int) -> None:
         self._loader, self._number, self._is_over = loader, number, False
@@ -179,14 +181,14 @@ class _Epoch(Iterator[Any]):
         if self._is_over:
             raise StopIteration
         if self._number != loader._begun:
-            raise lz.PipelineError("the loader was closed, or another iteration of it has begun")
+            raise lz.PipelineError("the loader was closed, or a newer iteration of it has begun")
         try:
             batch = next(self._batches)
         except StopIteration:
             self._is_over = True
             loader._advance()
             raise
-        except BaseException:  # a generator that has raised is over
+        except BaseException:  # a generator that has raised can't continue
             self._batches = loader._run.epoch()
             raise
         loader._is_left = True
@@ -197,7 +199,7 @@ class _Epoch(Iterator[Any]):
 
 
 def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> Any:
-    """A batch, or a list of batches, for indices: what the workers do."""
+    """Return a batch, or a list of batches, for indices: the work of a worker."""
     if not isinstance(indices, Iterable):
         raise TypeError(
             f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
@@ -210,7 +212,7 @@ def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> 
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:
-    """Items as `lazyckpt.stack` batches them; tuples as a list of batched fields, lists as arrays.
+    """Batch items like `lazyckpt.stack`, but tuples as lists of fields and lists as arrays.
 
     >>> default_batchify_fn([(1, [1.5, 2.0]), (2, [0.5, 1.0])])
     [array([1, 2]), array([[1.5, 2. ],
@@ -223,7 +225,7 @@ def default_batchify_fn(data: Sequence[Any]) -> Any:
 
 
 def _executor(workers: int, prefetch: int, is_threaded: bool) -> lz.Executor | None:
-    """Workers that make batches of indices; samplers stay in the thread that they were made for."""
+    """Return workers that compute batches from indices; samplers stay in their thread."""
     if not workers:
         return None
     busy = min(workers, max(prefetch, 1))
@@ -234,16 +236,16 @@ def _executor(workers: int, prefetch: int, is_threaded: bool) -> lz.Executor | N
 
 @lz.combinator(registered=False, checks={"batch_size": positive})
 def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
-    """Batches of `batch_size` items each; what is left of an epoch begins the next one.
+    """Group items into batches of `batch_size`, across epochs.
 
-    Epoch e has the batches that are complete once e + 1 epochs of upstream are
-    there and weren't after e.
+    The items left at the end of an epoch begin the next one. Epoch e has the batches that are
+    complete after e + 1 epochs of upstream but not after e.
     """
     length, jump = upstream.length, upstream.skip
     if jump is None or not isinstance(length, int):
         raise lz.ArgumentError(
             "ShardedDataLoader: last_batch='rollover' needs a sampler with a len() "
-            "and, where it is a pipeline, random access"
+            "and, if it is a pipeline, random access"
         )
     endless = lz.registry["batch"].build(lz.registry["repeat"].build(upstream), batch_size)
 
@@ -252,7 +254,7 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
         numbers = rolled(length, batch_size, upstream.epoch(begin))
         within("rollover", given, len(numbers))
         if begun(upstream, begin):
-            raise lz.InvalidState("rollover: a state whose epoch begins in its midst")
+            raise lz.InvalidState("rollover: the epoch of the state doesn't begin at its start")
 
         def batches() -> Iterator[list[Any]]:
             if left := numbers[given:]:
@@ -273,5 +275,5 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
 
 
 def rolled(length: int, batch_size: int, epoch: int) -> range:
-    """The numbers of an epoch's batches, among those of all."""
+    """Return the numbers of an epoch's batches among all batches."""
     return range(epoch * length // batch_size, (epoch + 1) * length // batch_size)

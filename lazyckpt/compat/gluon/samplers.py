@@ -1,4 +1,4 @@
-"""The samplers of gluon-nlp, as pipelines of indices, and the buckets they sort lengths into."""
+"""The samplers of gluon-nlp as pipelines of indices, and their schemes of buckets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key: TypeAlias = int | tuple[int, ...]
 
 
 class Sampler:
-    """A sampler as a pipeline of indices, or of batches of them. Each `iter` is another epoch."""
+    """A sampler as a pipeline of indices, or of batches of them; each `iter` starts a new epoch."""
 
     def __init__(self, pipeline: lz.Pipeline[Any]) -> None:
         self.pipeline = pipeline
@@ -29,14 +29,14 @@ class Sampler:
     def __iter__(self) -> Iterator[Any]:
         epoch, self._epoch = self._epoch, self._epoch + 1
         machine = self.pipeline.machine
-        return iter(machine.flow(machine.init(epoch)))  # no run: nobody asks for its state
+        return iter(machine.flow(machine.init(epoch)))  # without a run: its state isn't needed
 
     def __len__(self) -> int:
         return len(self.pipeline)
 
 
 class SortedSampler(Sampler):
-    """Indices by their `sort_keys`, the largest first unless `reverse` is False, stably."""
+    """Indices sorted by their `sort_keys`, stably, the largest first unless `reverse` is False."""
 
     def __init__(self, sort_keys: Sequence[Any], reverse: bool = True) -> None:
         size = _some("SortedSampler", "sort_keys", sort_keys)
@@ -45,9 +45,9 @@ class SortedSampler(Sampler):
 
 
 class BucketScheme:
-    """Makes bucket keys, the largest lengths that fit, from the range of lengths.
+    """A function from the range of lengths to bucket keys, the largest lengths that fit.
 
-    Yours may be any callable like it: it gives ints, or tuples where lengths are.
+    Any callable with the same signature works. It returns ints, or tuples if lengths are tuples.
     """
 
     def __call__(self, max_lengths: Any, min_lengths: Any, num_buckets: int) -> list[Any]:
@@ -57,17 +57,17 @@ class BucketScheme:
         return list(zip(*(self.keys(int(a), int(b), num_buckets) for a, b in ranges), strict=True))
 
     def keys(self, longest: int, shortest: int, count: int) -> list[int]:
-        """The keys for one field of lengths."""
+        """Return the keys for one field of lengths."""
         found = [round(shortest + each) for each in self.widths(longest - shortest, count)]
         return [*found[:-1], max(found[-1], longest)]
 
     def widths(self, span: int, count: int) -> Iterable[float]:
-        """How far each key is above the shortest length."""
+        """Return the distance of each key from the shortest length."""
         raise NotImplementedError
 
 
 class ConstWidthBucket(BucketScheme):
-    """Buckets of one width, from the largest key down.
+    """Buckets of equal width, from the largest key down.
 
     >>> ConstWidthBucket()(20, 1, 4)
     [20, 15, 10, 5]
@@ -87,7 +87,7 @@ class LinearWidthBucket(BucketScheme):
 
 
 class ExpWidthBucket(BucketScheme):
-    """Buckets each `bucket_len_step` times as wide as the one before."""
+    """Buckets that are each `bucket_len_step` times as wide as the previous one."""
 
     def __init__(self, bucket_len_step: float = 1.1) -> None:
         check = finite("above 0", lambda step: step > 0)
@@ -102,18 +102,18 @@ _CONST_WIDTH = ConstWidthBucket()
 
 
 class FixedBucketSampler(Sampler):
-    """Batches of indices of like length: each is put in the smallest bucket that it fits.
+    """Batches of indices of similar length: each index goes into the smallest bucket that it fits.
 
-    Unshuffled, the longest come first. Arguments are the original's; of these there is
-    more to say.
+    Without `shuffle`, the longest come first. Arguments are the original's; the following need more
+    explanation.
 
     Args:
-        batch_size: Indices a batch; with `use_average_length`, about how many
-            elements, by each bucket's mean and standard deviation of lengths.
-        shuffle: Mix indices within buckets, and the batches, anew in each epoch.
-        num_shards: A batch is a list of so many batches. The last one has some of the
-            one before again where they don't come out even.
-        seed: None takes one from `np.random`.
+        batch_size: Number of indices per batch. With `use_average_length`, the approximate number
+            of elements, computed from the mean and standard deviation of each bucket's lengths.
+        shuffle: If True, shuffle the indices within buckets, and the batches, again in each epoch.
+        num_shards: If above 0, each item is a list of that many batches. If they don't divide
+            evenly, the last list repeats some batches of the previous one.
+        seed: Seed of `shuffle`; None takes one from `np.random`.
 
     >>> lengths = [3, 9, 4, 8, 2, 7]
     >>> sampler = FixedBucketSampler(lengths, 2, num_buckets=2)
@@ -168,7 +168,7 @@ class FixedBucketSampler(Sampler):
         batches: Any = lz.concat(*reversed(parts)) | lz.map(np.ndarray.tolist)
         if chance is not None:
             batches = batches | lz.shuffle(seed=chance)
-        if shards:  # the last ones go back, rather than be fewer
+        if shards:  # the last list repeats batches rather than being shorter
             last = max(total - shards, 0)
             starts = [min(start, last) for start in range(0, total, shards)]
             places = [start + n for start in starts for n in range(min(shards, total))]
@@ -176,12 +176,12 @@ class FixedBucketSampler(Sampler):
         super().__init__(batches)
 
     def stats(self) -> str:
-        """The buckets: their keys, how many indices each has, and how large its batches are."""
+        """Return a description of the buckets: keys, numbers of indices and batch sizes."""
         return self._stats
 
 
 def _int_table(what: str, fits: Callable[[Any], bool]) -> Check:
-    """A check for ints, or tuples of k, as an array of shape `(n,)` or `(n, k)` that fits."""
+    """Return a check for ints, or tuples of k, as an array of shape `(n,)` or `(n, k)`."""
 
     def check(value: Any) -> NDArray[np.int64]:
         try:
@@ -198,12 +198,12 @@ def _int_table(what: str, fits: Callable[[Any], bool]) -> Check:
 
 
 def _matched(keys: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[Key, NDArray[np.int64]]:
-    """The indices in each bucket that has some, of the smallest key that they fit."""
+    """Return the indices per bucket; each index is in the smallest bucket that it fits."""
     keys = np.unique(keys, axis=0)
     table = lengths.reshape(len(lengths), -1)
     chosen = np.full(len(table), -1)
     totals = keys.reshape(len(keys), -1).sum(axis=1)
-    for place in totals.argsort(kind="stable")[::-1]:  # the best comes last
+    for place in totals.argsort(kind="stable")[::-1]:  # the best key is assigned last
         chosen[(keys[place] >= table).all(axis=1)] = place
     named = [tuple(key) if isinstance(key, list) else key for key in keys.tolist()]
     if (lost := np.flatnonzero(chosen < 0)).size:
@@ -213,12 +213,12 @@ def _matched(keys: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[Key, N
         )
     buckets = {key: np.flatnonzero(chosen == place) for place, key in enumerate(named)}
     if empty := [key for key, bucket in buckets.items() if not bucket.size]:
-        warnings.warn(f"buckets that nothing falls in are left out: {empty}", stacklevel=3)
+        warnings.warn(f"empty buckets are dropped: {empty}", stacklevel=3)
     return {key: bucket for key, bucket in buckets.items() if bucket.size}
 
 
 def _cut(bucket: NDArray[np.int64], size: int, seed: int | None, number: int) -> lz.Pipeline[Any]:
-    """The batches of a bucket by its number, of its indices in another order each epoch."""
+    """Return the batches of a bucket, with its indices shuffled again in each epoch."""
     indices = lz.source(bucket)
     if seed is not None:
         indices = indices | lz.shuffle(seed=derive(seed, "FixedBucketSampler", number))
@@ -226,11 +226,11 @@ def _cut(bucket: NDArray[np.int64], size: int, seed: int | None, number: int) ->
 
 
 class SortedBucketSampler(Sampler):
-    """Batches of indices of like keys, out of windows of `int(mult * batch_size)` indices.
+    """Batches of indices with similar keys, from windows of `int(mult * batch_size)` indices.
 
-    Each window is sorted, the largest keys first unless `reverse` is False, and cut
-    in batches. With `shuffle` windows are of random indices, and their batches in
-    random order, anew in each epoch; `seed` None takes one from `np.random`.
+    Each window is sorted, the largest keys first unless `reverse` is False, and cut into batches.
+    With `shuffle`, windows consist of random indices and their batches are in random order, again
+    in each epoch. `seed=None` takes one from `np.random`.
 
     >>> list(SortedBucketSampler([1, 5, 2, 4, 3], 2, mult=2))
     [[1, 3], [2, 0], [4]]
@@ -263,13 +263,13 @@ class SortedBucketSampler(Sampler):
 
 
 class SplitSampler(Sampler):
-    """The indices of one part of `length`, of `num_parts` consecutive ones.
+    """The indices of one of `num_parts` consecutive parts of `length`.
 
     Args:
-        even_size: All parts are as long as the longest; where indices lack, random
-            ones of all are taken, anew in each epoch.
-        repeat: How often the part comes in an epoch, each time in another order.
-        seed: None takes one from `np.random`.
+        even_size: If True, all parts are as long as the longest; missing indices are random ones of
+            all, again in each epoch.
+        repeat: Number of times the part is yielded per epoch, each time in a different order.
+        seed: Seed of `shuffle`; None takes one from `np.random`.
 
     >>> [list(SplitSampler(10, 3, part, shuffle=False)) for part in range(3)]
     [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
@@ -291,7 +291,7 @@ class SplitSampler(Sampler):
         part = fit("part_index", part_index, natural)
         if part >= parts or length < parts:
             raise lz.ArgumentError(
-                "SplitSampler: part_index must be below num_parts, and that not above length, "
+                "SplitSampler: part_index must be below num_parts, and num_parts at most length, "
                 f"got part_index={part}, num_parts={parts}, length={length}"
             )
         each, more = divmod(length, parts)
@@ -315,7 +315,7 @@ class SplitSampler(Sampler):
 
 
 def seeded(seed: int | None) -> int:
-    """The seed; or one out of NumPy's global generator, so that `np.random.seed` decides."""
+    """Return the seed, or one from NumPy's global generator, which `np.random.seed` determines."""
     if seed is None:
         return int(np.random.randint(np.iinfo(np.int32).max))
     return int(checked("gluon", "seed", seed, natural))

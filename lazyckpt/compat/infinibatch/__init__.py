@@ -1,11 +1,11 @@
 """Infinibatch 0.1.1 under its own names: the same order for the same seed, states in JSON.
 
-Write `from lazyckpt.compat.infinibatch import iterators, datasets`; the rest stays. What
-differs everywhere:
+Write `from lazyckpt.compat.infinibatch import iterators, datasets`; no other line changes. These
+differences apply everywhere:
 
-- A checkpoint is a dict of JSON values below 1 KB. `setstate` takes Infinibatch's own too,
-  and refuses that of another pipeline.
-- An iterator made of another one walks on its own, and leaves that where it is.
+- A checkpoint is a dict of JSON values below 1 KB. `setstate` accepts Infinibatch's own checkpoints
+  too, and rejects those of a different pipeline.
+- An iterator built on a second one advances on its own, and leaves the second one where it is.
 - After an exception the next call tries the same item again. Iterators can be pickled.
 
 >>> items = chunked_dataset_iterator(["ab", "cd", "ef"], list, buffer_size=1000, seed=1)

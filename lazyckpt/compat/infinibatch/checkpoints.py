@@ -1,4 +1,4 @@
-"""What Infinibatch's own checkpoints say, as positions in the pipelines that do the same."""
+"""Conversion of Infinibatch's own checkpoints to positions in the equivalent pipelines."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from lazyckpt.pipeline import Pipeline
 
 Checkpoint = Mapping[str, Any]
 
-_FAR = 1 << 27  # words from a seed within which a generator is looked for
+_FAR = 1 << 27  # words after a seed that are searched for a generator's state
 
 
 def converted(pipeline: Pipeline[Any], found: Checkpoint) -> Position:
-    """The position that a checkpoint of Infinibatch's own stands for.
+    """Return the position that a checkpoint of Infinibatch's own stands for.
 
     Raises:
-        InvalidState: It is none of the iterator that does what the pipeline does.
+        InvalidState: If it isn't a checkpoint of the equivalent iterator.
     """
     try:
         return _position(pipeline, found)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InvalidState(
-            "neither a lazyckpt state nor one of the same iterators in Infinibatch: "
+            "neither a lazyckpt state nor a checkpoint of the same iterators in Infinibatch: "
             f"{brief(found)} ({error!r})"
         ) from None
 
 
 def _position(pipeline: Pipeline[Any], found: Any) -> Position:
-    """Of any checkpoint; None is the beginning."""
+    """Return the position of any checkpoint; None is the beginning."""
     machine, last = pipeline.machine, pipeline.calls[-1]
     if found is None:
         return machine.init(0)
@@ -61,7 +61,7 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return before()
         case "sliding_window":
             return _later(upstream, before(), found["item_index"])
-        case "flat_map" if "num_served" in found:  # of batches that are cut, and perhaps shuffled
+        case "flat_map" if "num_served" in found:  # batches that are cut, and perhaps shuffled
             cut = {"source_state": found["source_state"]}
             mixed = {"recurrent_state": found["random_state"], "source_state": cut}
             is_mixed = upstream.calls[-1].name == "infinibatch_random_map"
@@ -74,7 +74,7 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             held = [state] if getattr(arguments["step"], "func", None) is boxed else state
             return before(), freeze(held, "scan")
         case "infinibatch_random_map":
-            is_source = "random_state" in found  # of a RandomIterator
+            is_source = "random_state" in found  # a RandomIterator
             state = found["random_state" if is_source else "recurrent_state"]
             start = upstream.machine.init(0) if is_source else before()
             return start, *_drawn(arguments, state), freeze(state and state[2], "random.Random")
@@ -82,7 +82,7 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return upstream.machine.init(0), 0, *_refilled(arguments, found)
         case "infinibatch_prefetch" if "item_offset" in found:
             return _later(upstream, before(), found["item_offset"])
-        case "infinibatch_prefetch":  # of a ParallelMapIterator, which takes batches apart
+        case "infinibatch_prefetch":  # a ParallelMapIterator, which flattens batches
             mapped: Pipeline[Any] = Pipeline(upstream.calls[:-1])
             state = found["source_state"]
             start = _position(mapped, state and state["source_state"])
@@ -103,16 +103,16 @@ def _several(pipelines: Any, states: Any) -> Position:
 
 
 def _later(pipeline: Pipeline[Any], position: Position, count: int) -> Position:
-    """So many items later. At its end Infinibatch still counts those that came last."""
+    """Return the position `count` items later, which Infinibatch counts even at its end."""
     flow = without_prefetch(pipeline).machine.flow(position)
     passed = sum(1 for _ in islice(flow.pull, within("a checkpoint", count)))
     if 0 < passed < count:
-        raise InvalidState(f"the checkpoint stands {count} items on, where there are {passed}")
+        raise InvalidState(f"the checkpoint is {count} items further, but there are only {passed}")
     return flow.snapshot()
 
 
 def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
-    """Where the generator is: origin and words."""
+    """Return the origin and the words of a generator."""
     seed, origin = arguments["seed"], origin_of(arguments["seed"])
     if state is None:
         return origin, 0
@@ -120,7 +120,10 @@ def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
 
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
-    """Of permutations, or of a cycle; the index is counted from the last one drawn, back too."""
+    """Return the position in permutations, or in a cycle.
+
+    The index is counted from the last permutation drawn, and may be negative.
+    """
     *calls, last = upstream.calls
     size, machine = len(calls[0].arguments["data"]), upstream.machine
     if last.name == "repeat":
@@ -137,14 +140,14 @@ def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
             draws.random.shuffle(list(range(size)))
             begins.append(draws.mark[1])
         if begins[-1] != place or len(begins) <= -later:
-            raise InvalidState("the generator of this state was not begun with the iterator's seed")
+            raise InvalidState("the generator of this state wasn't seeded with the iterator's seed")
         place = begins[later - 1]
     (before, _, _, spare), _ = machine.init(0)
     return _later(upstream, ((before, origin, place, spare), 0), index)
 
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
-    """How many items a buffer took and gave at the end, and its generator's mark before that."""
+    """Return the items a buffer took and flushed, and its generator's mark before that."""
     size, arrived, slot = arguments["buffer_size"], 0, 0
     origin, words = _drawn(arguments, found["random_state"])
     if origin != origin_of(arguments["seed"]):
@@ -152,10 +155,10 @@ def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
     draw, taken = placed(arguments["seed"], origin, 0).getrandbits, set()
     for _ in range(words):
         slot = draw(size.bit_length())
-        if slot < size:  # else it is drawn again
+        if slot < size:  # else a slot is drawn again
             arrived += 1
             taken.add(slot)
     if slot >= size:
-        raise InvalidState("the generator of this state is within a draw")
+        raise InvalidState("the generator of this state is in the middle of a draw")
     flushed = len(taken) - sum(item is not None for item in found["buffer"])
     return arrived + flushed, origin, 0

@@ -1,4 +1,4 @@
-"""Infinibatch's datasets: what people build of its iterators most often."""
+"""Infinibatch's datasets: the most common combinations of its iterators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lazyckpt.compat.infinibatch import iterators as it
 
 
 def bump_seed(seed: int | None, step: int = 1) -> int | None:
-    """The seed plus `step`; None stays None."""
+    """Return the seed plus `step`; None stays None."""
     return None if seed is None else seed + step
 
 
@@ -29,11 +29,11 @@ def chunked_dataset_iterator(
     num_instances: int = 1,
     instance_rank: int = 0,
 ) -> it.CheckpointableIterator:
-    """The items of chunks: permuted for ever to train, else each rank's part once.
+    """Iterate over the items of chunks: permuted forever to train, else each rank's part once.
 
-    To train, ranks take chunks by turns; else they have contiguous parts. `shuffle`
-    without `train` is a `ValueError`, and so are chunks that are all empty, to train.
-    `buffer_size` is that of the items' shuffle, and of `prefetch`, which comes before it.
+    To train, ranks take chunks in turn; otherwise they have contiguous parts. `shuffle` without
+    `train` is a `ValueError`, and so are chunks that are all empty if `train` is True.
+    `buffer_size` is the buffer of the shuffle of items, and of `prefetch`, which comes before it.
     """
     refs = list(chunk_refs)
     items = range(len(refs)) if train else refs
@@ -55,7 +55,10 @@ def _read(
     empty: list[int],
     number: int,
 ) -> Iterable[Any]:
-    """A chunk; an error where so many in a row, noted in `empty`, had no item that all must be."""
+    """Return a chunk; raise an error if all chunks are empty.
+
+    `empty` collects the empty chunks in a row.
+    """
     items = read_chunk_fn(deepcopy(refs[number]))
     found = iter(items)
     for first in found:
@@ -63,5 +66,5 @@ def _read(
         return items if type(items) is list else chain([first], found)
     empty.append(number)
     if len(set(empty) if is_shuffled else empty) >= len(refs):
-        raise ValueError(f"all {len(refs)} chunks are empty: there is nothing to give")
+        raise ValueError(f"all {len(refs)} chunks are empty: there are no items to yield")
     return ()

@@ -1,4 +1,4 @@
-"""Infinibatch's protocol of iterators, and its iterators, each a pipeline under it."""
+"""Infinibatch's protocol of iterators, and its iterators, each implemented by a pipeline."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ __all__ = [
 
 
 class CheckpointableIterator(collections.abc.Iterator[Any]):
-    """The protocol: an iterator that knows its state, of JSON values and tuples.
+    """The protocol: an iterator with a state of JSON values and tuples.
 
-    Derive from it to write your own; a stage that takes it as its source owns it.
+    Derive from it to write your own. A stage that takes it as its source owns it.
     """
 
     @abstractmethod
     def getstate(self) -> Any:
-        """A checkpoint of the whole pipeline up to here; iterating on doesn't change it."""
+        """Return a checkpoint of the whole pipeline; continuing to iterate doesn't change it."""
 
     @abstractmethod
     def setstate(self, checkpoint: Any) -> None:
-        """Go to a checkpoint, or with None to the beginning."""
+        """Move to a checkpoint, or with None to the beginning."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the workers of all prefetching in the pipeline."""
+        """Stop the workers of all prefetching in the pipeline."""
 
 
 class PipelineIterator(CheckpointableIterator):
-    """A pipeline under the protocol. The iterators that it is made of stay where they are."""
+    """A pipeline under the protocol; the iterators that it is built on stay where they are."""
 
     _has_begun = _is_closed = False
 
@@ -75,10 +75,13 @@ class PipelineIterator(CheckpointableIterator):
         *sources: CheckpointableIterator,
         begin: Callable[..., Position] | None = None,
     ) -> None:
-        """A pipeline, or one made of the sources'; it begins at the place made of theirs."""
+        """Take a pipeline, or build one from the sources' pipelines.
+
+        `begin` builds its first position from theirs.
+        """
         pipelines = list(map(_pipeline_of, sources))
         if len(set(map(id, sources))) < len(sources):
-            raise ArgumentError("the same iterator stands twice; give two of them")
+            raise ArgumentError("the same iterator is passed twice; pass two iterators")
         self._pipeline = made if isinstance(made, Pipeline) else made(*pipelines)
         self._sources = sources
         self._run: Run[Any] = Run(self._pipeline)
@@ -86,11 +89,11 @@ class PipelineIterator(CheckpointableIterator):
             self._go_to(begin(*map(_position_of, sources)))
 
     def getstate(self) -> dict[str, Any]:
-        """The state as a dict of JSON values: lazyckpt's, which knows its pipeline."""
+        """Return lazyckpt's state of the pipeline, as a dict of JSON values."""
         return self._run.state.to_dict()
 
     def setstate(self, checkpoint: Checkpoint | str | None) -> None:
-        """Go to a state of this pipeline, or of Infinibatch's; None is the beginning."""
+        """Move to a state of this pipeline, or a checkpoint of Infinibatch; None is the start."""
         self._check_open()
         if checkpoint is None:
             self._go_to(self._pipeline.machine.init(0))
@@ -135,7 +138,7 @@ class PipelineIterator(CheckpointableIterator):
 
 
 def _pipeline_of(source: Any) -> Pipeline[Any]:
-    """The pipeline of a source; `ValueError` for what is no CheckpointableIterator."""
+    """Return the pipeline of a source; raise `ValueError` if it isn't a CheckpointableIterator."""
     if isinstance(source, PipelineIterator):
         return source._pipeline
     if isinstance(source, CheckpointableIterator):
@@ -146,7 +149,7 @@ def _pipeline_of(source: Any) -> Pipeline[Any]:
 
 
 def _position_of(source: Any) -> Position:
-    """Where a partly consumed source is."""
+    """Return the position of a partly consumed source."""
     if isinstance(source, PipelineIterator):
         return source._run.state.position
     return 0, 0, freeze(source.getstate(), type(source).__name__)
@@ -156,12 +159,12 @@ Source = CheckpointableIterator
 
 
 class NativeCheckpointableIterator(PipelineIterator):
-    """The items of an iterable that begins anew each time. Resume: replays them."""
+    """The items of an iterable that can be iterated repeatedly. Resume: replays them."""
 
     def __init__(self, iterable: Iterable[Any]) -> None:
         if iter(iterable) is iterable:
             raise ArgumentError(
-                f"an iterable must begin anew each time; {brief(iterable)} is an iterator"
+                f"an iterable must begin again each time; {brief(iterable)} is an iterator"
             )
         super().__init__(stages.infinibatch_native(iterable))
 
@@ -174,7 +177,7 @@ def create_source_iterator(
     num_instances: int = 1,
     instance_rank: int = 0,
 ) -> CheckpointableIterator:
-    """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`."""
+    """Return an `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`."""
     ranks = num_instances, instance_rank
     if train:
         return InfinitePermutationSourceIterator(source_items, seed, shuffle, *ranks)
@@ -184,7 +187,7 @@ def create_source_iterator(
 
 
 class ChunkedSourceIterator(PipelineIterator):
-    """One of `num_instances` contiguous parts, whose sizes differ by at most 1, once."""
+    """One of `num_instances` contiguous parts, whose sizes differ by at most 1, iterated once."""
 
     def __init__(
         self, source_items: Sequence[Any], num_instances: int = 1, instance_rank: int = 0
@@ -200,10 +203,10 @@ def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) ->
 
 
 class InfinitePermutationSourceIterator(PipelineIterator):
-    """One permutation of the items after another; rank r of W gets item r, r + W, r + 2 W, ...
+    """Permutations of the items, one after another; rank r of W gets items r, r + W, r + 2 W, ...
 
-    Items are copied as they are given. `seed=None` is one drawn by chance; of several
-    ranks it is 0. The state is the same on all ranks. Resume: draws one permutation.
+    Items are copied when they are yielded. `seed=None` draws a random seed; with several ranks it
+    is 0. The state is the same on all ranks. Resume: draws one permutation.
     """
 
     def __init__(
@@ -226,7 +229,7 @@ class InfinitePermutationSourceIterator(PipelineIterator):
 
 
 def _mixed(size: int, seed: Seed) -> Stage[Any, Any]:
-    """Consecutive blocks of so many items, each shuffled."""
+    """Split items into blocks of `size` and shuffle each block."""
     return lz.batch(size) | stages.infinibatch_random_map(_shuffled, seed) | lz.flat_map(_itself)
 
 
@@ -236,7 +239,7 @@ def _shuffled(random: Random, items: list[Any]) -> list[Any]:
 
 
 class RandomIterator(PipelineIterator):
-    """What `random.Random(seed).random()` gives; of `seed=None` a state has the one drawn."""
+    """The numbers of `random.Random(seed).random()`; with `seed=None`, states store the seed."""
 
     def __init__(self, seed: Seed = 0) -> None:
         super().__init__(lz.count() | stages.infinibatch_random_map(_float, seed))
@@ -249,8 +252,8 @@ def _float(random: Random, number: int) -> float:
 class SelectManyIterator(PipelineIterator):
     """The items of `collection_selector(item)`, or of the item itself, one after another.
 
-    Sets are refused: they have no order that lasts. Resume: selects one collection again
-    and goes through it; `RuntimeError` if it became too short.
+    Sets are rejected, because they have no stable order. Resume: selects one collection again and
+    iterates over it; a `RuntimeError` if it has become too short.
     """
 
     def __init__(
@@ -266,14 +269,17 @@ def _itself(item: Any) -> Any:
 
 
 class MapIterator(PipelineIterator):
-    """`transform(item)` for every item. It begins where its source is, which stays there itself."""
+    """`transform(item)` for every item.
+
+    It begins at the position of its source, which doesn't move.
+    """
 
     def __init__(self, source_iterator: Source, transform: Callable[[Any], Any]) -> None:
         super().__init__(lz.map(transform), source_iterator, begin=_itself)
 
 
 class ParallelMapIterator(PipelineIterator):
-    """`transform(item)` for every item, by processes that start with the first item, in order.
+    """`transform(item)` for every item, in order, by processes that start with the first item.
 
     `num_processes * num_items_per_process` items are held ready.
     """
@@ -295,9 +301,9 @@ class ParallelMapIterator(PipelineIterator):
 
 
 class RecurrentIterator(PipelineIterator):
-    """The outputs of `step_function(state, item) -> (state, output)`, which may change it in place.
+    """The outputs of `step_function(state, item) -> (state, output)`; it may mutate the state.
 
-    `getstate` wants your state to be made of JSON values and tuples.
+    `getstate` requires your state to consist of JSON values and tuples.
     """
 
     def __init__(
@@ -316,7 +322,7 @@ class RecurrentIterator(PipelineIterator):
 class SamplingRandomMapIterator(PipelineIterator):
     """`transform(random, item)` for every item, with one `random.Random(seed)` for all.
 
-    Where `transform` gives the generator another seed, a state has all its words, 5 KB.
+    If `transform` reseeds the generator, a state stores all of its words, 5 KB.
     """
 
     def __init__(
@@ -326,10 +332,10 @@ class SamplingRandomMapIterator(PipelineIterator):
 
 
 class BufferedShuffleIterator(PipelineIterator):
-    """A shuffle with a buffer: each item takes a random slot, and what was there is given.
+    """A shuffle with a buffer: each item takes a random slot and releases the item there.
 
-    Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where that is
-    slow; from Infinibatch's own state, all, if the source has no None items.
+    Resume: reads about 12 times the buffer; prefer a blockwise shuffle if that is slow. From
+    Infinibatch's own state it reads everything, and the source must have no None items.
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
@@ -337,7 +343,7 @@ class BufferedShuffleIterator(PipelineIterator):
 
 
 class BlockwiseShuffleIterator(PipelineIterator):
-    """Consecutive blocks, each shuffled by `random.Random(seed)`. Resume: reads a block."""
+    """Consecutive blocks, each shuffled by `random.Random(seed)`. Resume: reads one block."""
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
         size = checked("BlockwiseShuffleIterator", "block_size", block_size, positive)
@@ -345,7 +351,7 @@ class BlockwiseShuffleIterator(PipelineIterator):
 
 
 class BucketedReadaheadBatchIterator(PipelineIterator):
-    """Batches of items alike: sections of `read_ahead` items, sorted by `key`, the largest first.
+    """Batches of similar items: sections of `read_ahead` items, sorted by `key`, the largest first.
 
     A boundary key must not be None. Resume: reads one section again.
     """
@@ -379,7 +385,7 @@ def _batches(
     boundary_key: Callable[[Any], Any] | None,
     items: list[Any],
 ) -> list[list[Any]]:
-    """The batches of a section."""
+    """Cut a section into batches."""
 
     def size(item: Any) -> int:
         wanted = batch_size(item) if callable(batch_size) else batch_size
@@ -388,14 +394,14 @@ def _batches(
     def marked(item: Any) -> Any:
         found = boundary_key and boundary_key(item)
         if found is None:
-            raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
+            raise ValueError(f"boundary_key must not return None, but it does for {item!r}")
         return found
 
     return cut_in_batches(items, size, key, boundary_key and marked)
 
 
 class WindowedIterator(PipelineIterator):
-    """Tuples of `width` consecutive items, at every item a new one."""
+    """Tuples of `width` consecutive items, one starting at each item."""
 
     def __init__(self, source_iterator: Source, width: int) -> None:
         super().__init__(lz.sliding_window(width), source_iterator)
@@ -409,16 +415,19 @@ class FixedBatchIterator(PipelineIterator):
 
 
 class ZipIterator(PipelineIterator):
-    """Tuples of one item from each source, until the shortest ends. It begins where they are."""
+    """Tuples of one item per source, until the shortest ends.
+
+    It begins at the sources' positions.
+    """
 
     def __init__(self, *source_iterators: Source) -> None:
         super().__init__(lz.zip, *source_iterators, begin=lambda *places: (places, 0))
 
 
 class MultiplexIterator(PipelineIterator):
-    """For every index that the control iterator gives, the next item of that source.
+    """For every index of the control iterator, the next item of that source.
 
-    A source that has ended is a `PipelineError`; negative indices are refused.
+    If a source has ended, its index is a `PipelineError`. Negative indices are rejected.
     """
 
     def __init__(self, control_iterator: Source, source_iterators: Sequence[Source]) -> None:
@@ -430,11 +439,12 @@ class MultiplexIterator(PipelineIterator):
 
 
 class PrefetchIterator(PipelineIterator):
-    """The items as they are, made ahead by a process; stages behind it run here.
+    """The items unchanged, computed ahead by a process; stages after it run in this process.
 
-    The buffer is always in this process; of small items it holds more. Where processes
-    are not forked, a thread makes what can't be pickled. One inside another is made by the
-    outer one's process. After `close`, `next` and `setstate` are a `RuntimeError`.
+    The buffer is always in this process; for small items it holds more. If processes aren't forked
+    and the pipeline can't be pickled, a thread computes the items. If one is nested inside a second
+    one, the outer one's process runs both. After `close`, `next` and `setstate` raise a
+    `RuntimeError`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""`random.Random` at any place.
+"""`random.Random` at any place in its stream.
 
-A place is (origin, words): the origin is 0 for the stage's own seed, below 2**64 a seed
-drawn by chance, else a whole state; words are the 32-bit outputs drawn since.
+A place is (origin, words). The origin is 0 for the stage's own seed, a randomly drawn seed if below
+2**64, else a whole state. Words are the number of 32-bit outputs drawn since.
 
 Haramoto et al., "Efficient jump ahead for F2-linear random number generators", 2008.
 """
@@ -20,22 +20,22 @@ from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
 
 _N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
-_RAW = 1 << 64  # origins from here on are whole states
-_FAR = 1 << 22  # words; to pass over more, jumping is faster
-_NEAR = 1 << 24  # words between two states; behind more of them a state has the whole generator
+_RAW = 1 << 64  # origins from this number on are whole states
+_FAR = 1 << 22  # words; to skip more, jumping is faster
+_NEAR = 1 << 24  # most words between two states; beyond them a state stores the whole generator
 
-State = tuple[Any, ...]  # as `Random.getstate` gives it
+State = tuple[Any, ...]  # a result of `Random.getstate`
 Seed = int | float | str | bytes | None
 
 
 class Chance(int):
-    """The seed drawn where None is given; a state has it as its origin."""
+    """A seed drawn at random because None was passed; states store it as their origin."""
 
-    digest = "drawn"  # one is as good as another
+    digest = "drawn"  # the same for all such seeds
 
 
 def seedable(seed: Any) -> Seed:
-    """A check for seeds; NumPy's scalars are Python's."""
+    """Check a seed; convert NumPy scalars to Python."""
     if seed is None:
         return Chance(SystemRandom().randrange(1, 1 << 53))
     seed = bytes(seed) if isinstance(seed, bytearray) else seed
@@ -46,23 +46,23 @@ def seedable(seed: Any) -> Seed:
 
 
 def origin_of(seed: Seed) -> int:
-    """Where a stage with a seed begins."""
+    """Return the origin of a stage with a seed."""
     return int(seed) if isinstance(seed, Chance) else 0
 
 
 def restored(state: Any) -> Random:
-    """A generator in a state that its `getstate` gave; `InvalidState` for anything else."""
+    """Return a generator from the result of `getstate`; raise `InvalidState` for anything else."""
     random = Random(0)
     try:
         version, words, spare = state
         random.setstate((version, tuple(words), spare))
     except (TypeError, ValueError, OverflowError):
-        raise InvalidState("expected a state of random.Random, as its getstate gives it") from None
+        raise InvalidState("expected a state of random.Random, as from its getstate") from None
     return random
 
 
 def placed(seed: Seed, origin: int, words: int, spare: float | None = None) -> Random:
-    """A generator so many words after an origin, with what `gauss` holds ready."""
+    """Return a generator a number of words after an origin, with the spare value of `gauss`."""
     if origin < _RAW:
         random = Random(origin or seed)
     else:
@@ -76,7 +76,7 @@ def placed(seed: Seed, origin: int, words: int, spare: float | None = None) -> R
 
 
 def jumped(state: State, words: int) -> State:
-    """The state so many words later: x**words modulo the characteristic polynomial, applied."""
+    """Return the state `words` later: apply x**words modulo the characteristic polynomial."""
     *key, at = state[1]
     power = 1
     for bit in f"{words + at - _N:b}":
@@ -105,7 +105,7 @@ def _reduced(value: int) -> int:
 
 @cache
 def _exponents() -> list[int]:
-    """Those of the characteristic polynomial's terms but the first."""
+    """Return the exponents of the characteristic polynomial's terms except the first."""
 
     def times(p: int, degree: int) -> int:
         return p << degree ^ p << degree - (_N - _M)
@@ -119,7 +119,7 @@ def _exponents() -> list[int]:
 
 
 def located(start: State, origin: int, words: int, goal: State, limit: float) -> tuple[int, int]:
-    """The place of a goal that comes after a start at this place; a far one is an origin itself."""
+    """Return the place of a goal that comes after a start; a distant goal is an origin itself."""
     (*key, at), (*wanted, to) = start[1], goal[1]
     if at <= to and key == wanted:
         return origin, words + to - at
@@ -133,12 +133,12 @@ def located(start: State, origin: int, words: int, goal: State, limit: float) ->
 
 
 def check_place(origin: Any, words: Any = 0) -> None:
-    """Check a place out of a state."""
+    """Check a place from a state."""
     within("random.Random", origin, math.inf), within("random.Random", words, math.inf)
 
 
 class Draws:
-    """A generator that knows its place, within `_NEAR` words from where it was asked last."""
+    """A generator that computes its place, at most `_NEAR` words after the last one computed."""
 
     def __init__(self, seed: Seed, origin: int, words: int, spare: float | None = None) -> None:
         check_place(origin, words)
@@ -147,7 +147,7 @@ class Draws:
 
     @property
     def mark(self) -> tuple[int, int]:
-        """The place that the next words come from."""
+        """The place of the next words."""
         here = self.random.getstate()
         self._mark = located(self._state, *self._mark, here, _NEAR)
         self._state = here

@@ -1,4 +1,4 @@
-"""The stages under Infinibatch's iterators that lazyckpt has no combinator for."""
+"""Stages of Infinibatch's iterators for which lazyckpt has no combinator."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _MOST = 1 << 62  # inputs
 
 @source_combinator(registered=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
-    """The items of anything that can be iterated over again. State: the epoch, a count of items."""
+    """Yield the items of a repeatable iterable. State: the epoch, a count of items."""
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index = position
-        stream, taken = counted(chain.from_iterable([iterable]))  # asked when an item is
+        stream, taken = counted(chain.from_iterable([iterable]))  # `iter` at the first item
         found: Flow[Any] = Flow(stream, lambda: (epoch, taken()))
         pass_over(found, index)
         return found
@@ -56,9 +56,12 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
 
 @source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
 def infinibatch_foreign(iterator: Any) -> Machine[Any]:
-    """A user's own CheckpointableIterator. State: a count of items, and its own as it is."""
+    """Yield the items of a user's CheckpointableIterator.
+
+    State: a count of items, and its own state.
+    """
     name = type(iterator).__name__
-    current: object = None  # of flows, which share the iterator
+    current: object = None  # the flow that uses the iterator, which all flows share
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index, mine = position
@@ -71,7 +74,7 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
             for item in iterator:
                 yield item
                 if current is not turn:
-                    raise RuntimeError(f"{iterator!r} is used by two at once")
+                    raise RuntimeError(f"{iterator!r} is used by two stages at the same time")
 
         def snapshot() -> Position:
             if current is not turn:
@@ -87,7 +90,7 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
 def boxed(
     step: Callable[[Any, Any], tuple[Any, Any]], first: Any, held: list[Any], item: Any
 ) -> tuple[list[Any], Any]:
-    """A step whose first state is no value of a state: it goes in a list."""
+    """Run a step function whose first state can't be stored in a state; a list holds it."""
     state, output = step(held[0] if held else deepcopy(first), item)
     return [state], output
 
@@ -96,7 +99,10 @@ def boxed(
 def infinibatch_random_map(
     upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
-    """`fn(random, item)` for every item, with one generator for all. State: the generator's."""
+    """Call `fn(random, item)` for every item, with one generator for all.
+
+    State: the generator's place.
+    """
     name = "SamplingRandomMapIterator"
 
     def check(origin: Any, words: Any, spare: Any) -> None:
@@ -127,15 +133,13 @@ def infinibatch_random_map(
 
 @combinator(registered=False, checks={"buffer_size": positive, "seed": seedable})
 def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
-    """A streaming shuffle whose buffer is a function of the slots drawn.
+    """Shuffle a stream with a buffer whose content is a function of the slots drawn.
 
-    An input goes to the slot drawn for it, whose occupant, if there is one, is
-    the next output. So a slot holds the last input that drew it, and the state
-    is (upstream's position at input `start`, `start`, a count, the place of the
-    generator there), where `start` is no later than the oldest input held. The
-    count is of inputs, and at the end of those flushed too. `start` is chosen after
-    the first input of each block, among the inputs that come then and 0, so that it
-    depends on the count alone.
+    An input goes to the slot drawn for it, and the previous occupant, if there is one, is the next
+    output. So a slot holds the last input that drew it. The state is (upstream's position at input
+    `start`, `start`, a count, the place of the generator there), where `start` is no later than the
+    oldest input held. The count is of inputs, plus the items flushed at the end. `start` is chosen
+    after the first input of each block, among these inputs and 0, so it depends on the count alone.
     """
     name, block = "BufferedShuffleIterator", max(buffer_size, 256)
 
@@ -169,7 +173,7 @@ def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) 
             left = [item for item in reversed(held) if item is not _MISSING]
             if count - number > len(left):
                 raise SourceChanged(
-                    f"{name}: the state stands after item {count} of what now has {number}"
+                    f"{name}: the state is after item {count}, but the source now has {number}"
                 )
             for item in left[count - number :]:
                 count += 1
@@ -193,7 +197,7 @@ def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) 
 def infinibatch_prefetch(
     upstream: Machine[Any], begin: Callable[[], Any], logs: bool
 ) -> Machine[Any]:
-    """The items as they are, made ahead by the workers of a session. State: none."""
+    """Yield items unchanged, computed ahead by the workers of a session. State: none."""
 
     def look(session: Session) -> None:
         if logs and not session.ready:
@@ -222,9 +226,9 @@ def infinibatch_prefetch(
 def prefetched(
     pipeline: Pipeline[Any], workers: int, buffer_size: int, logs: bool = False
 ) -> Pipeline[Any]:
-    """A pipeline that processes make ahead, or threads where it can't be sent to processes.
+    """Return a pipeline that processes compute ahead, or threads if it can't be sent to processes.
 
-    With `logs` there is a warning when an item is asked for and none is ready.
+    With `logs`, a warning is logged if an item is requested and none is ready.
     """
     make: Callable[..., Executor] = processes
     if multiprocessing.get_start_method() != "fork":
@@ -238,12 +242,12 @@ def prefetched(
 
 
 def without_prefetch(pipeline: Pipeline[Any]) -> Pipeline[Any]:
-    """The same pipeline, none of whose parts is prefetched."""
+    """Return the same pipeline without prefetching in any of its parts."""
     kept = [call for call in pipeline.calls if call.name != _PREFETCH]
     return Pipeline(tuple([call.with_chains(without_prefetch) for call in kept]))
 
 
 def has_prefetch(pipeline: Chain) -> bool:
-    """Whether any part of a pipeline is prefetched."""
+    """Return whether any part of a pipeline is prefetched."""
     calls = pipeline.calls
     return any(call.name == _PREFETCH or any(map(has_prefetch, call.chains)) for call in calls)

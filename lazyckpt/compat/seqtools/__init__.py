@@ -1,7 +1,7 @@
-"""SeqTools 1.4.1 and the DataLoader of its documentation, which stands in for torch's as well.
+"""SeqTools 1.4.1 and the DataLoader of its documentation, which also replaces torch's.
 
-`SerializableFunc` isn't here: where cloudpickle is installed, lambdas go to workers as they are.
-`add_cache` takes no `cache` of yours, and `monitor_throughput` no stream.
+`SerializableFunc` is missing: if cloudpickle is installed, lambdas can be sent to workers.
+`add_cache` has no `cache` argument, and `monitor_throughput` no stream.
 """
 
 from lazyckpt.compat.seqtools import functions, instrument

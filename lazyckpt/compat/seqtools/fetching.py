@@ -1,9 +1,7 @@
-"""What a loader reads, and what its workers are told: who they are, where generators begin.
+"""The data of a loader, and the identity and random seeds of its workers.
 
-Data are read by index, or are iterables, which are told the epoch and may have states.
-
-Iterables are data sets, as one of several workers or as the only one, and samplers,
-which are made to repeat themselves.
+Data are read by index or are iterables, which are told the epoch and may have states. Iterables are
+datasets, read by one of several workers or alone, and samplers, which are made repeatable.
 """
 
 from __future__ import annotations
@@ -36,27 +34,27 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools.pool import PrefetchGate
 from lazyckpt.executors.session import Session
 
-NONE = freeze((None, None), "")  # where neither data nor its iterator has a state of its own
+NONE = freeze((None, None), "")  # if neither the data nor its iterator has a state of its own
 
 
 def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index: Any) -> Any:
-    """The batch, or the item, at some indices of a data set."""
+    """Return the batch, or the item, at some indices of a dataset."""
     if not is_batched:
         return collate(dataset[index])
     many = getattr(dataset, "__getitems__", None)
     return collate(many(index) if many else [dataset[i] for i in index])
 
 
-# Items, and the states that data and iterator have there, None for one that has none.
+# Items, and a function for the current states of data and iterator; None if there is no state.
 Opened: TypeAlias = tuple[Iterator[Any], Callable[[], Any]]
 
 
 @source_combinator(registered=False, describe=lambda opened: {})
 def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
-    """The items of an iterable, which `opened` begins, or goes on with from states of its own.
+    """Yield the items of an iterable that `opened` begins, or continues from states of its own.
 
-    State: the epoch, a count of items, the states that data and iterator have of their
-    own, and whether it has ended.
+    State: the epoch, a count of items, the data's and the iterator's own states, and whether it has
+    ended.
     """
 
     def check(own: Any, ended: Any) -> None:
@@ -67,7 +65,7 @@ def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index, own, ended = position
-        reached: Callable[[], Position] = partial(tuple, position)  # until reading begins
+        reached: Callable[[], Position] = partial(tuple, position)  # before reading begins
 
         def items() -> Iterator[Any]:
             nonlocal reached, ended
@@ -77,7 +75,7 @@ def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
             passed = index if own != NONE else sum(1 for _ in islice(stream, index))
             if passed < index:
                 raise SourceChanged(
-                    f"DataLoader: the state stands after item {index} of an iterable "
+                    f"DataLoader: the state is after item {index} of an iterable "
                     f"which now has {passed}"
                 )
             stream, taken = counted(stream)
@@ -101,7 +99,7 @@ def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
 
 
 def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
-    """Where an epoch begins behind one that has ended, whose states the data keeps."""
+    """Return the start of the epoch after one that has ended, with the data's states."""
     if machine.children:
         pairs = zip(machine.children, start[0], end[0], strict=True)
         return tuple([carried(*each) for each in pairs]), *start[1:]
@@ -114,11 +112,11 @@ def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
 
 
 def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
-    """An iterator over data, both in the states that they had after `index` items.
+    """Return an iterator over data, both in the states that they had after `index` items.
 
-    In a state at the end of an epoch data may have no more items. If they are in it
-    already they just go on. Others load it; where that gives nothing, they are
-    iterated over again, and then from the state that they had before.
+    In a state at the end of an epoch, data may have no more items. If the data are in that state
+    already, they just continue. Otherwise they load it. If they then yield nothing, they are
+    iterated over again, and after that from the state that they had before.
     """
     of_data, of_items = states
     beginnings, current = [of_data], data
@@ -134,7 +132,7 @@ def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
             current = iter(data)
             if of_items is not None:
                 current.load_state_dict(of_items)
-            # What is its own iterator may be rewound by another `iter`.
+            # If data is its own iterator, a second `iter` may rewind it.
             found = map(next, repeat(data)) if current is data else current
             for item in found:
                 yield iter([item])
@@ -148,7 +146,7 @@ def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
 
 
 def is_torchs_stream(data: Any) -> bool:
-    """Whether data is an `IterableDataset` of torch."""
+    """Return whether data is an `IterableDataset` of torch."""
     torch = sys.modules.get("torch.utils.data")
     return torch is not None and isinstance(data, torch.IterableDataset)
 
@@ -158,14 +156,14 @@ def has_state(data: Any) -> bool:
 
 
 def state_of(data: Any) -> Any:
-    """The state that data gives of itself; None if it gives none."""
+    """Return the state of data; None if it has none."""
     return data.state_dict() if has_state(data) else None
 
 
 def streamed(start: Start, batch_size: int, epoch: int, index: int, states: Any) -> Opened:
-    """An iterable data set, read by a worker of several, or by none.
+    """Open an iterable dataset, read by one of several workers or in this process.
 
-    A worker's generators begin anew with each batch, so that a resume draws the same.
+    A worker's generators are seeded again for each batch, so that a resume draws the same numbers.
     """
     items, found = begun(start.dataset, index, states)
     seed, worker = start.seed, start.worker
@@ -181,11 +179,11 @@ def streamed(start: Start, batch_size: int, epoch: int, index: int, states: Any)
 
 
 def sampled(sampler: Any, seeds: list[int], epoch: int, index: int, states: Any) -> Opened:
-    """A sampler that gives the same for an epoch: what it draws from torch depends on that.
+    """Open a sampler such that it yields the same indices for the same epoch.
 
-    `seeds` are the loader's, then those that generators of the sampler's own had at
-    first, who begin the first epoch so, as for torch. The global generator is
-    afterwards as it was.
+    Its draws from torch depend on the epoch. `seeds` are the loader's, then the initial seeds of
+    the sampler's own generators, which start the first epoch with them, as in torch. The global
+    generator is restored afterwards.
     """
     torch, own = sys.modules.get("torch"), list(generators(sampler))
     with nullcontext() if torch is None else torch.random.fork_rng(devices=[]):
@@ -193,23 +191,26 @@ def sampled(sampler: Any, seeds: list[int], epoch: int, index: int, states: Any)
             for generator, first in zip(own, seeds[1:], strict=True):
                 generator.manual_seed(derive(first, "sampler", epoch) if epoch else first)
             torch.default_generator.manual_seed(derive(seeds[0], "sampler", epoch))
-        indices, found = begun(sampler, index, states, asks=not own)  # whose states are no JSON
-        opening = [*islice(indices, 1)]  # when torch's samplers draw
+        indices, found = begun(sampler, index, states, asks=not own)  # generators aren't JSON
+        opening = [*islice(indices, 1)]  # torch's samplers draw their seed here
     return chain(opening, indices), found
 
 
 def generators(sampler: Any) -> Iterator[Any]:
-    """Torch's generators that a sampler and those within it have of their own."""
+    """Yield torch's generators that belong to a sampler and to the samplers inside it."""
     generator = getattr(sampler, "generator", None)
     if hasattr(generator, "manual_seed"):
         yield generator
-    for name in ("sampler", "batch_sampler"):  # those that it is made of
+    for name in ("sampler", "batch_sampler"):  # samplers inside it
         if (inner := getattr(sampler, name, None)) is not None:
             yield from generators(inner)
 
 
 def standard_collate(alone: bool) -> Callable[[Any], Any]:
-    """Torch's, for batches or for items alone; without torch `stack`, or nothing."""
+    """Return torch's default collate function, for batches or single items.
+
+    Without torch it is `stack` for batches, and does nothing for single items.
+    """
     try:
         data = import_module("torch.utils.data")
     except ImportError:
@@ -222,14 +223,14 @@ def _same(item: Any) -> Any:
     return item
 
 
-_started: tuple[int, bool] | None = None  # a worker's seed, and whether torch is to be seeded
+_started: tuple[int, bool] | None = None  # a worker's seed, and whether torch must be seeded
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """How a worker starts: it knows who it is, its generators are seeded, `init` is called.
+    """The start of a worker: set its identity, seed its generators, call `init`.
 
-    `worker` is its number, where it is the only one of its pool.
+    `worker` is its number if it is the only one of its pool.
     """
 
     seed: int
@@ -252,12 +253,12 @@ class Start:
 
 
 def worker_seed(seed: int, epoch: int, *place: int) -> int:
-    """A seed for a worker in an epoch, or for a batch; torch takes it as a signed number."""
+    """Return a seed for a worker in an epoch, or for a batch; torch takes it as a signed number."""
     return derive(seed, "workers", epoch, *place) >> 1
 
 
 def seed_generators(seed: int, with_torch: bool = True) -> None:
-    """Seed `random`, NumPy and, where it is loaded, torch."""
+    """Seed `random`, NumPy and, if it is imported, torch."""
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)
     if with_torch and (torch := sys.modules.get("torch")):
@@ -265,7 +266,7 @@ def seed_generators(seed: int, with_torch: bool = True) -> None:
 
 
 def tell(worker: int, num_workers: int, seed: int, dataset: Any) -> None:
-    """Have torch's `get_worker_info` give this."""
+    """Set the values that torch's `get_worker_info` returns."""
     module: Any = sys.modules.get("torch.utils.data._utils.worker")
     if module is not None:
         module._worker_info = module.WorkerInfo(
@@ -274,23 +275,23 @@ def tell(worker: int, num_workers: int, seed: int, dataset: Any) -> None:
 
 
 def seed_batch(seed: int, *place: int) -> None:
-    """Seed a worker's generators for what it makes next, but torch's if `worker_init_fn` did."""
+    """Seed a worker's generators for the next batch, except torch's if `worker_init_fn` did."""
     assert _started is not None
     seed_generators(worker_seed(seed, *place), _started[1])
 
 
 def seeding(items: Iterable[Any], begin: Callable[[int], None], number: int) -> Iterator[Any]:
-    """Items from a number on, before each of which `begin` is called with its number."""
-    return (item for _, item in zip(map(begin, count(number)), items))  # noqa: B905  # it is endless
+    """Yield items, calling `begin` with the number of each before it; the first is `number`."""
+    return (item for _, item in zip(map(begin, count(number)), items))  # noqa: B905  # endless
 
 
 @combinator(registered=False, unrecorded=("start",), pointwise=True)
 def seeded(upstream: Machine[Any], start: Start) -> Machine[Any]:
-    """The items, each made with generators that its number has seeded. State: a count of items."""
+    """Yield items, each computed with generators seeded by its number. State: a count of items."""
     seed = start.seed
 
     def made(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[Any]]:
-        if _started is None or _started[0] != seed:  # this is no worker of that loader
+        if _started is None or _started[0] != seed:  # this isn't a worker of that loader
             return iter
         return lambda items: seeding(items, partial(seed_batch, seed, epoch), first)
 
@@ -298,7 +299,7 @@ def seeded(upstream: Machine[Any], start: Start) -> Machine[Any]:
 
 
 class Readers(Executor):
-    """Reads each of the pipelines that are interleaved in a process of its own."""
+    """An executor that reads each of the interleaved pipelines in its own process."""
 
     __slots__ = ()
 
@@ -310,7 +311,7 @@ class Readers(Executor):
 
 
 class _Together:
-    """The readers' items in turn: all read ahead, whose turn it is or not."""
+    """The readers' items in turn; all readers read ahead, not only the current one."""
 
     def __init__(self, sessions: list[Session], position: Position) -> None:
         _, ended, *_ = position

@@ -1,4 +1,4 @@
-"""Functions of sequences: their items mapped, in another order, joined, in groups, and kept."""
+"""Functions of sequences: map, reorder, join, group and cache their items."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ Join = Callable[..., Pipeline[Any]]
 
 
 def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
-    """`f` of every item; of one item from each sequence, as long as the shortest, of several.
+    """Return `f(item)` for every item; with several sequences, `f` of one item from each.
+
+    It is as long as the shortest sequence.
 
     >>> list(smap(lambda x, y: x + y, [1, 2, 3], [10, 20]))
     [11, 22]
@@ -45,7 +47,7 @@ def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
 
 
 def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySequence[B]:
-    """`f(*item)` for every item. Errors are as `smap`'s."""
+    """Return `f(*item)` for every item. Errors are as in `smap`."""
     return _smap(LazySequence.of(sequence), f, spread=True)
 
 
@@ -56,7 +58,7 @@ def _smap(items: Pipeline[Any], f: Callable[..., Any], spread: bool) -> LazySequ
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """The user's function, and where it was given."""
+    """The user's function, and the place in the code that passed it."""
 
     func: Callable[..., Any]
     spread: bool
@@ -75,14 +77,14 @@ class _Evaluation:
 
 
 def arange(start: int, stop: int | None = None, step: int | None = None) -> LazySequence[int]:
-    """The ints of `range`. An index out of range raises."""
+    """Return the ints of `range`. An index out of range is an error."""
     first, end = (0, start) if stop is None else (start, stop)
     numbers = range(first, end, 1 if step is None else step)
     return LazySequence(lz.source(numbers))
 
 
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
-    """The items at `indexes`, in their order; negative ones count from the end."""
+    """Return the items at `indexes`, in their order; negative ones count from the end."""
     items: Pipeline[A] = LazySequence.of(sequence)
     chosen: Any = indexes
     if isinstance(chosen, (range, list, tuple)) or hasattr(chosen, "__array__"):
@@ -94,7 +96,7 @@ take = gather
 
 
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
-    """The items again and again, for ever or `limit` of them.
+    """Repeat the items, forever or up to `limit` items.
 
     >>> list(cycle("abc", 5)), cycle("abc")[3 * 10**9 + 1]
     (['a', 'b', 'c', 'a', 'b'], 'b')
@@ -102,29 +104,29 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
     limit = checked("cycle", "limit", limit, optional(natural))
     items: Pipeline[A] = LazySequence.of(sequence)
     if limit != 0 and items.machine.length == 0:
-        raise ArgumentError("cycle: a sequence of nothing can't be repeated")
+        raise ArgumentError("cycle: an empty sequence can't be repeated")
     endless = items | lz.repeat()
     return LazySequence(endless if limit is None else endless | lz.take(limit))
 
 
 def repeat(value: A, times: int | None = None) -> LazySequence[A]:
-    """The same value, for ever or `times` times."""
+    """Repeat the same value, forever or `times` times."""
     times = checked("repeat", "times", times, optional(natural))
     return cycle([value], times)
 
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
-    """An item of each sequence in turn, round and round over those that still have some."""
+    """Return one item of each sequence in turn, skipping sequences that have ended."""
     return _joined(lz.interleave, map(LazySequence.of, sequences))
 
 
 def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
-    """The items of the first sequence, then of the second, and so on."""
+    """Return the items of the first sequence, then of the second, and so on."""
     return _joined(lz.concat, chain.from_iterable(map(_parts, sequences)))
 
 
 def _parts(sequence: Iterable[Any]) -> Sequence[Pipeline[Any]]:
-    """What was concatenated to a sequence, if it is such a one."""
+    """Return the parts of a sequence made by `concatenate`, or the sequence itself."""
     pipeline = LazySequence.of(sequence)
     last = pipeline.calls[-1]
     return last.arguments["pipelines"] if last.name == "concat" else [pipeline]
@@ -136,17 +138,19 @@ def _joined(join: Join, pipelines: Iterable[Pipeline[Any]]) -> LazySequence[Any]
 
 
 def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
-    """Tuples of one item from each sequence. Unequal lengths are a `ValueError`."""
+    """Return tuples of one item per sequence. Unequal lengths are a `ValueError`."""
     return _level("collate", lz.zip, map(LazySequence.of, sequences))
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
-    """Item i of `x` where item i of `condition` is true, else of `y`. Lengths must be equal."""
+    """Return item i of `x` if item i of `condition` is true, else of `y`. Lengths must be equal."""
     return _level("switch", lz.switch, map(LazySequence.of, (condition, x, y)))
 
 
 def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
-    """Item i of the sequence that item i of `selector` says; negative ones count from the last.
+    """Return item i of the sequence that item i of `selector` names, for each i.
+
+    Negative numbers count from the last sequence.
 
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']
@@ -156,16 +160,16 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
 
 
 def _level(name: str, join: Join, pipelines: Iterable[Pipeline[Any]]) -> LazySequence[Any]:
-    """Pipelines joined, if all that have an end have it at the same place."""
+    """Join pipelines, if all finite ones have the same length."""
     parts = list(pipelines)
     lengths = [pipeline.machine.length for pipeline in parts]
     if len({*lengths} - {None, math.inf}) > 1:
-        raise ArgumentError(f"{name}: all sequences must have one length, got {lengths}")
+        raise ArgumentError(f"{name}: all sequences must have the same length, got {lengths}")
     return LazySequence(join(*parts))
 
 
 def _choice(count: int, selector: Any) -> Any:
-    """A selector as the number of one of so many sequences."""
+    """Return a selector as the number of one of `count` sequences."""
     number = int(selector) if isinstance(selector, (bool, np.bool_)) else selector
     is_last = is_integer(number) and -count <= number < 0
     return int(number) + count if is_last else number
@@ -178,7 +182,7 @@ def batch(
     pad: Any = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
 ) -> LazySequence[Any]:
-    """Lists of k consecutive items, or what `collate_fn` makes of them.
+    """Return lists of k consecutive items, or `collate_fn` of each list.
 
     >>> list(batch(range(5), 2, pad=0))
     [[0, 1], [2, 3], [4, 0]]
@@ -191,7 +195,7 @@ def batch(
 def unbatch(
     sequence: Iterable[Sequence[A]], batch_size: int, last_batch_size: int | None = None
 ) -> LazySequence[A]:
-    """The items of batches, one after another. Each thread keeps the batch that it used last."""
+    """Return the items of batches, one after another; each thread keeps its last batch."""
     size = checked("unbatch", "batch_size", batch_size, positive)
     last = checked("unbatch", "last_batch_size", last_batch_size or size, positive)
     batches = random_access(LazySequence.of(sequence))
@@ -201,7 +205,7 @@ def unbatch(
 
 
 class _Rows:
-    """The items of batches, by their numbers over all batches."""
+    """The items of batches, by their numbers across all batches."""
 
     def __init__(self, batches: LazySequence[Any], size: int) -> None:
         self._batches, self._size = batches, size
@@ -218,17 +222,17 @@ class _Rows:
             self._kept.batch = number, rows
         if place >= len(rows):
             raise ValueError(
-                f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
+                f"unbatch: batch {number} has {len(rows)} items, but item {place} is needed; "
                 "batch_size or last_batch_size is wrong"
             )
         return rows[place]
 
 
 def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
-    """Consecutive parts of a sequence, as its own slices.
+    """Return consecutive parts of a sequence, as its own slices.
 
-    `edges` says where to cut, in rising order; or how often, into equal parts; or where
-    each part begins and ends. What is out of range is moved to it.
+    `edges` is a list of ascending cuts, or the number of cuts into equal parts, or pairs of the
+    start and stop of each part. Edges out of range are clamped.
 
     >>> list(split("abcdef", [1, 4])), list(split([1, 2, 3, 4], 1))
     (['a', 'bcd', 'ef'], [[1, 2], [3, 4]])
@@ -247,20 +251,20 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
 
 
 def add_cache(arr: Iterable[A], cache_size: int = 1) -> LazySequence[A]:
-    """Keep the `cache_size` items that were used last, rather than make them again."""
+    """Keep the `cache_size` most recently used items instead of computing them again."""
     return LazySequence(random_access(LazySequence.of(arr)) | lz.lru_cache(cache_size))
 
 
 def uniter(
     iterable: Iterable[A], cache_size: int = 0, n_parallel: int = 1, size: int | None = None
 ) -> LazySequence[A]:
-    """Indices for an iterable, which is gone through as far as needed, and anew to go back.
+    """Add indices to an iterable: iterate over it as far as needed, and again to go back.
 
     Each of at most `n_parallel` iterators keeps its last `cache_size` items.
     """
     if isinstance(iterable, Iterator):
         raise ArgumentError(
-            f"uniter: iterable must begin anew each time, got the iterator {brief(iterable)}"
+            f"uniter: iterable must begin again each time, got the iterator {brief(iterable)}"
         )
     cache_size = checked("uniter", "cache_size", cache_size, natural)
     most = checked("uniter", "n_parallel", n_parallel, positive)
@@ -269,14 +273,14 @@ def uniter(
 
 
 class _Indexed:
-    """Items of an iterable by index, by as many iterators as are allowed."""
+    """The items of an iterable by index, read by a limited number of iterators."""
 
     def __init__(
         self, iterable: Iterable[Any], cache_size: int, most: int, size: int | None
     ) -> None:
         self._iterable, self._cache_size = iterable, cache_size
         self._most, self._size = most, size
-        self._cursors: list[_Cursor] = []  # the one least recently used first
+        self._cursors: list[_Cursor] = []  # the least recently used first
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -284,18 +288,18 @@ class _Indexed:
 
     def __len__(self) -> int:
         if self._size is None:
-            raise TypeError("a sequence by uniter has no len() unless it is given one: size=...")
+            raise TypeError("a sequence by uniter has no len() unless you pass size=...")
         return self._size
 
     def __getitem__(self, index: int) -> Any:
         with self._lock:
             cursor = self._nearest(index)
             item = cursor.item(index)
-            self._cursors.append(cursor)  # after an error it is not used again
+            self._cursors.append(cursor)  # not after an error
             return item
 
     def _nearest(self, index: int) -> _Cursor:
-        """Take the cursor with the least to read out of the list, or make a new one."""
+        """Take the cursor with the fewest items to read from the list, or make a new one."""
         cursors = self._cursors
         able = [each for each in cursors if each.next - len(each.kept) <= index]
         if able:

@@ -1,4 +1,4 @@
-"""Looking on: `debug`, `monitor_throughput`."""
+"""Observation of sequences: `debug`, `monitor_throughput`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def debug(
     max_calls: int | None = None,
     max_rate: float | None = None,
 ) -> LazySequence[T]:
-    """The items as they are, after `func(index, item)` was called for each that is read.
+    """Return the items unchanged, calling `func(index, item)` for each item that is read.
 
-    It is called at most `max_calls` times, and `max_rate` times a second.
+    It is called at most `max_calls` times, and at most `max_rate` times per second.
     """
     checked("debug", "func", func, function)
     calls = checked("debug", "max_calls", max_calls, optional(natural))
@@ -48,12 +48,15 @@ class _Watch:
 
 
 def monitor_throughput(sequence: Iterable[T]) -> Monitored[T]:
-    """The same sequence, which has indices, with `read_delay()`, `throughput()` and `reset()`."""
+    """Return the same sequence with `read_delay()`, `throughput()` and `reset()`.
+
+    The sequence must have indices.
+    """
     return Monitored(sequence)
 
 
 class Monitored(LazySequence[T]):
-    """A sequence that measures how long its items take."""
+    """A sequence that measures the time its items take."""
 
     def __init__(self, sequence: Iterable[T]) -> None:
         items = random_access(LazySequence.of(sequence))
@@ -65,19 +68,19 @@ class Monitored(LazySequence[T]):
         self._timed.count, self._timed.spent = 0, 0.0
 
     def read_delay(self) -> float:
-        """Seconds to read an item, on average; RuntimeError before the first one."""
+        """Return the average seconds per item; RuntimeError before the first one."""
         if not self._timed.count:
-            raise RuntimeError("nothing is measured before an item was read")
+            raise RuntimeError("no item was read yet, so nothing is measured")
         return self._timed.spent / self._timed.count
 
     def throughput(self) -> float:
-        """Items a second; RuntimeError before the first one."""
+        """Return the items per second; RuntimeError before the first one."""
         return 1 / self.read_delay()
 
 
 @dataclass
 class _Timed:
-    """Reads items of a sequence, and has the number of reads and their seconds in total."""
+    """Reads items of a sequence; counts the reads and their total seconds."""
 
     items: LazySequence[Any]
     count: int = 0

@@ -1,4 +1,4 @@
-"""`DataLoader`: batches of a data set, with a state; it stands in for torch's too."""
+"""`DataLoader`: batches of a dataset, with a state; it also replaces torch's."""
 
 from __future__ import annotations
 
@@ -46,16 +46,17 @@ from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
 from lazyckpt.state.state import State, as_state
 
-_PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
+_PLAIN = {list, tuple, range, np.ndarray}  # indexing them is equivalent to iterating
 _FIXED = {
     "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
 }  # fmt: skip
 
 
 class NeedsNoPreparing:
-    """An attribute that tells Accelerate to leave a loader; an error where it has several ranks.
+    """An attribute that tells Accelerate to leave a loader alone.
 
-    It can be set, as by Accelerate, and is then as any other.
+    Reading it is an error if there are several ranks. It can be set, as Accelerate does, and is
+    then an ordinary attribute.
     """
 
     def __get__(self, loader: object, kind: type) -> bool:
@@ -64,64 +65,68 @@ class NeedsNoPreparing:
             return True
         raise ArgumentError(
             "DataLoader: accelerator.prepare would make a loader without this one's state; give "
-            "each rank its part by sampler=DistributedSampler(dataset), leave the loader out of "
-            "prepare, and save it by accelerator.register_for_checkpointing(loader)"
+            "each rank its part with sampler=DistributedSampler(dataset), don't pass the loader to "
+            "prepare, and save it with accelerator.register_for_checkpointing(loader)"
         )
 
 
 class DataLoader:
-    """Batches of a data set, made by worker processes, whose place can be saved and resumed.
+    """Batches of a dataset, computed by worker processes, with a state to save and resume.
 
-    A stand-in for `torch.utils.data.DataLoader`, whose order of arguments it has,
-    and for the DataLoader of SeqTools' documentation. Each `iter` begins the next
-    epoch, in a new order if it is shuffled. After an error, iterating goes on with
-    the next batch, or tries again where there are no indices or a worker died.
+    It replaces `torch.utils.data.DataLoader`, with the same order of arguments, and the DataLoader
+    of SeqTools' documentation. Each `iter` begins the next epoch, in a new order if it is shuffled.
+    After an error, iterating continues with the next batch; if there are no indices or a worker
+    died, it tries the same batch again.
 
-    The state is exact at any batch with work in flight; at the end of an epoch it's
-    the start of the next. By index, workers change neither batches nor their order
-    nor states. An `IterableDataset` of torch is read by each worker, as in torch,
-    with its own `get_worker_info()`; a state has the place of each, and resumes with
-    any `num_workers`, 0 too, in as many readers. Any other iterable is gone through once.
+    The state is exact after any batch, even with work in flight. At the end of an epoch it is the
+    start of the next one. For data with indices, the number of workers changes neither batches nor
+    their order nor states. An `IterableDataset` of torch is read by each worker, as in torch, with
+    its own `get_worker_info()`. A state then has the position of each worker. It resumes with any
+    `num_workers`, including 0, with the same number of readers. Any other iterable is read once,
+    not once per worker.
 
-    Data sets, samplers and iterators with `state_dict` and `load_state_dict` are
-    asked and restored, as torchdata's loader does; their states must be JSON values
-    and tuples. A data set by index is so without workers alone. What has no state is
-    iterated over anew to resume, so it must give the same for an epoch:
-    `DistributedSampler` wants its `set_epoch` first, and a stream of Hugging Face before
-    each epoch after a resume, or it begins at the state again. Torch's random samplers are
-    seeded for each epoch here, the first one with a generator of its own as torch does it.
+    The states of datasets, samplers and iterators with `state_dict` and `load_state_dict` are saved
+    and restored, as in torchdata's loader; they must be JSON values and tuples. For a dataset with
+    indices this works only without workers. Objects without a state are iterated over again to
+    resume, so they must yield the same items for an epoch. Call `set_epoch` of a
+    `DistributedSampler` first. For a stream of Hugging Face, call it before each epoch after a
+    resume, or it begins at the state again. Torch's random samplers are seeded for each epoch here;
+    a sampler with its own generator begins the first epoch with that generator's seed, as in torch.
 
-    In workers `random`, NumPy and torch are seeded for each batch: what is drawn there
-    depends on the seed, the epoch and the batch, and not on who makes it. Without
-    workers, draws are the program's.
+    In workers, `random`, NumPy and torch are seeded for each batch. Random numbers there depend on
+    the seed, the epoch and the batch, but not on the worker. Without workers, they come from the
+    program's own generators.
 
-    Not torch's, and meant so: its permutations; one `torch.initial_seed()` a worker, and
-    batch i by worker i; `in_order=False`; warnings of lengths and numbers of workers;
-    states of other types. Accelerate leaves the loader as it is, and Lightning takes
-    it for torch's. What torch's tests pin is listed in
-    `tests/world/compat/seqtools/behaviours.md`.
+    Some features of torch are left out on purpose: its permutations; one `torch.initial_seed()` per
+    worker, and batch i by worker i; `in_order=False`; warnings about lengths and numbers of
+    workers; states of other types. Accelerate leaves the loader alone, and Lightning treats it as
+    torch's. `tests/world/compat/seqtools/behaviours.md` lists the behaviour that torch's tests
+    check.
 
-    Arguments are torch's, of which these differ, or the original's ([D]).
+    Arguments are torch's. The following differ from torch or from the original ([D]).
 
     Args:
-        dataset: Also an iterable that begins anew each time, or a pipeline.
-        shuffle: A permutation for each epoch, of `seed` and the epoch, and not the one
-            torch would draw, which has no small state.
-        sampler, batch_sampler: No one-shot iterators. The second comes before the first,
-            that before `shuffle`. An empty one gives nothing ([D]: it gave everything).
-        collate_fn: By default torch's, and without torch `lazyckpt.stack`. [D]: floats
-            become tensors and strings stay; they became None.
-        pin_memory: Where torch finds a device. [D]: what is no tensor became None.
-        worker_init_fn: Called after seeding; if it seeds torch, that stays so.
-        generator: Its initial seed is the `seed`.
-        pin_memory_device, in_order, shm_size: Not needed: shared memory is as large as
-            batches are ([D]: the default size failed).
-        seed: Of `shuffle`, samplers and workers; by default torch's initial seed.
-            `load_state_dict` takes over the one of a state unless one is given.
+        dataset: Also an iterable that can be iterated repeatedly, or a pipeline.
+        shuffle: If True, use one permutation per epoch, computed from `seed` and the epoch. It
+            isn't torch's, which has no small state.
+        sampler, batch_sampler: Iterables, but not one-shot iterators. `batch_sampler` takes
+        precedence
+            over `sampler`, and that over `shuffle`. An empty one yields nothing ([D]: it yielded
+            everything).
+        collate_fn: By default torch's, and without torch `lazyckpt.stack`. [D]: floats become
+            tensors and strings stay; they became None.
+        pin_memory: If True, pin memory, if torch finds a device. [D]: values that aren't tensors
+            became None.
+        worker_init_fn: Function called after seeding; if it seeds torch, that seed is kept.
+        generator: Generator whose initial seed is the `seed`.
+        pin_memory_device, in_order, shm_size: Not needed: shared memory is as large as the batches
+            ([D]: the default size failed).
+        seed: Seed of `shuffle`, samplers and workers; by default torch's initial seed.
+            `load_state_dict` adopts the seed of a state unless one was passed.
 
     Raises:
-        StateMismatch: The state is of other data, samplers or batches.
-        InvalidState: It is none.
+        StateMismatch: If the state belongs to other data, samplers or batches.
+        InvalidState: If it isn't a state.
 
     >>> loader = DataLoader(range(5), batch_size=2, collate_fn=list)
     >>> batches = iter(loader)
@@ -172,7 +177,7 @@ class DataLoader:
         check("shm_size", shm_size, optional(natural))
         given = seed if seed is not None or generator is None else generator.initial_seed()
         self._given_seed = check("seed", given, optional(natural))
-        self._has_batches = batch_sampler is not None  # in place of indices
+        self._has_batches = batch_sampler is not None  # instead of indices
         self._index_sampler = batch_sampler if self._has_batches else sampler
         self._shuffles = bool(shuffle)
         self._refuse_what_does_not_fit()
@@ -184,7 +189,7 @@ class DataLoader:
         self._seeds = [own, *(each.initial_seed() for each in generators(self._index_sampler))]
         self._readers = num_workers if is_torchs_stream(dataset) else 0
         self._compose()
-        self._executor(0)  # bad options of workers are refused here
+        self._executor(0)  # to reject bad options of workers
         self._go_to(init(self._pipeline))
         self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
         self._is_made = True
@@ -194,7 +199,7 @@ class DataLoader:
     def __setattr__(self, name: str, value: Any) -> None:
         is_made = not name.startswith("_") and "_is_made" in self.__dict__
         if is_made and name in _FIXED:
-            raise ArgumentError(f"DataLoader: {name} can't be set any more; make another loader")
+            raise ArgumentError(f"DataLoader: {name} can't be changed; make a new loader")
         super().__setattr__(name, value)
         if is_made:
             if name == "num_workers" and is_torchs_stream(self.dataset):
@@ -206,27 +211,27 @@ class DataLoader:
     def _refuse_what_does_not_fit(self) -> None:
         sampler = self._index_sampler
         if self.batch_size is None and self.drop_last and not self._has_batches:
-            raise ArgumentError("DataLoader: drop_last=True has no meaning with batch_size=None")
+            raise ArgumentError("DataLoader: drop_last=True needs a batch_size")
         if is_iterable(self.dataset) and (sampler is not None or self._shuffles):
-            raise ArgumentError("DataLoader: an iterable data set takes no sampler and no shuffle")
+            raise ArgumentError("DataLoader: an iterable dataset takes no sampler and no shuffle")
         if isinstance(sampler, Iterator):
             raise ArgumentError(
-                "DataLoader: a sampler must begin anew each epoch, got the one-shot iterator "
+                "DataLoader: a sampler must begin again each epoch, got the one-shot iterator "
                 f"{brief(sampler)}"
             )
 
     @property  # type: ignore[misc]  # object's can be set
     def __class__(self) -> Any:
-        """Torch's, as trainers look for it; Lightning then makes one of `type(loader)` of it."""
+        """Torch's class, because trainers check for it; Lightning then uses `type(loader)`."""
         torch = sys.modules.get("torch.utils.data")
         return type(self) if torch is None else torch.DataLoader
 
     def _compose(self) -> None:
-        """The pipeline, whose source may be a sampler."""
-        self._run: Run[Any] | None = None  # kept, with its workers
+        """Build the pipeline, whose source may be a sampler."""
+        self._run: Run[Any] | None = None  # kept if workers are persistent
         data, size, sampler = self.dataset, self.batch_size, self._index_sampler
         is_batched = self._has_batches or size is not None
-        self._length: Any = None  # of data by index
+        self._length: Any = None  # the length of data with indices
         if is_torchs_stream(data) or (is_iterable(data) and has_state(data)):
             starts = [self._start(0, number) for number in range(self._readers) or [None]]
             opened = [partial(streamed, start, size or 1) for start in starts]
@@ -258,7 +263,7 @@ class DataLoader:
 
     @property
     def _has_state(self) -> bool:
-        """Whether the data set, read by index in this process, has a state of its own."""
+        """True if the dataset, read by index in this process, has a state of its own."""
         return not self.num_workers and not is_iterable(self.dataset) and has_state(self.dataset)
 
     def _executor(self, epoch: int) -> Executor | None:
@@ -282,7 +287,7 @@ class DataLoader:
         return Start(self._seeds[0], epoch, self.dataset, count, self.worker_init_fn, worker)
 
     def _go_to(self, state: State) -> None:
-        """Have the next iterator begin at a state."""
+        """Set the state at which the next iterator begins."""
         self._place: Run[Any] = Run(self._pipeline, state)
         self._following = state
 
@@ -304,7 +309,7 @@ class DataLoader:
         return Batches(self, run)
 
     def enumerate(self, start: int = 0) -> Iterator[tuple[int, Any]]:
-        """Batches with their numbers, which go on from the place of a state that was loaded."""
+        """Yield batches with their numbers, which continue from the position of a loaded state."""
         return enumerate(self, start + self._following.items)
 
     def __len__(self) -> int:
@@ -316,7 +321,7 @@ class DataLoader:
         return count
 
     def state_dict(self) -> dict[str, Any]:
-        """The place after the last batch that was given, as JSON values, and the seed."""
+        """Return the position after the last batch yielded, as JSON values, and the seed."""
         found = {**self._place.state.to_dict(), "seeds": " ".join(map(hex, self._seeds))}
         if self._has_state:
             own = freeze(state_of(self.dataset), "DataLoader: the data set's state_dict")
@@ -324,7 +329,7 @@ class DataLoader:
         return found
 
     def load_state_dict(self, state: str | bytes | Mapping[str, Any]) -> None:
-        """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
+        """Make the next `iter` continue from a state: with the rest of its epoch, if any."""
         seeds, of_dataset, found = parted(state)
         if len(seeds) != len(self._seeds):
             raise StateMismatch(
@@ -345,15 +350,15 @@ class DataLoader:
         vars(self).update(vars(changed))
 
     def order(self) -> Iterator[int]:
-        """The indices of the next epoch, where it shuffles."""
+        """Yield the indices of the next epoch, if it shuffles."""
         epoch = self._pipeline.machine.epoch(self._following.position)
         order = places(len(self.dataset)) | lz.shuffle(seed=self._seeds[0])
         return iter(Run(order, init(order, epoch=epoch)))
 
     def _finish(self, run: Run[Any]) -> None:
-        """End the workers of a run that is over, unless they are kept; go where the next begins."""
+        """Stop the workers of a finished run, unless persistent, and move to the next epoch."""
         if self._place is run:
-            with suppress(InvalidState):  # state_dict raises it when it is asked
+            with suppress(InvalidState):  # state_dict raises it when it is called
                 end, machine = run.state, run.pipeline.machine
                 start = next_epoch(machine, end.position)
                 if self._readers or run.pipeline.calls[0].name == iterable.__name__:
@@ -367,7 +372,7 @@ class DataLoader:
 
 
 def shown_samplers(loader: Any, sampler: Any, batch_sampler: Any) -> tuple[Any, Any]:
-    """A loader's `sampler` and `batch_sampler`: for data by index torch's, if none are given."""
+    """Return a loader's `sampler` and `batch_sampler`; by default torch's, if there are indices."""
     torch = sys.modules.get("torch.utils.data")
     if torch is None or is_iterable(loader.dataset):
         return sampler, batch_sampler
@@ -380,14 +385,14 @@ def shown_samplers(loader: Any, sampler: Any, batch_sampler: Any) -> tuple[Any, 
 
 
 def _order(torch: Any, loader: Any) -> Any:
-    """A `RandomSampler` in the order of the loader's next epoch."""
+    """Return a `RandomSampler` in the order of the loader's next epoch."""
     found: Any = ref(loader)
 
     class Order(torch.RandomSampler):  # type: ignore[misc]  # its base is Any
         def __iter__(self) -> Iterator[int]:
             return iter(found().order())
 
-    order: Any = Order.__new__(Order)  # without reading how long the data is
+    order: Any = Order.__new__(Order)  # without reading the length of the data
     order.data_source, order.replacement = loader.dataset, False
     order._num_samples = order.generator = None
     return order
@@ -415,12 +420,12 @@ class Batches(Iterator[Any]):
         return len(self._loader)
 
     def __del__(self) -> None:
-        with suppress(Exception):  # a loop is left
+        with suppress(Exception):  # the loop was left
             self._loader._leave(self._run)
 
 
 def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
-    """A loader's state: its seed and its sampler's, its data set's state, the pipeline's."""
+    """Split a loader's state: the seeds, the dataset's state, the pipeline's state."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)

@@ -1,4 +1,4 @@
-"""`prefetch`: items made ahead by threads or processes, read in any order."""
+"""`prefetch`: items computed ahead by threads or processes, read in any order."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ def prefetch(
     start_hook: Callable[..., Any] | None = None,
     shm_size: int = 0,
 ) -> Iterable[T]:
-    """The same sequence, items made ahead by workers of the ones that were read last.
+    """Return the same sequence, with workers that compute the items after the last one read.
 
-    Workers start at once and end with the sequence. Jumps by index are followed. After a
-    `WorkerDied` reading again goes on with new ones. A slice prefetches by itself.
+    Workers start immediately and end with the sequence. They follow jumps by index. After a
+    `WorkerDied`, reading again starts new workers. A slice has its own prefetching.
 
     Args:
-        nworkers: How many; -n leaves n processors free, and 0 gives `seq` back as it is.
-        max_buffered: Items held ready; of small ones that are quickly made, more.
-        start_hook: If it raises, that is an error of the item that is read.
-        shm_size: Not needed: shared memory is as large as arrays are.
+        nworkers: Number of workers; -n leaves n processors free, and 0 returns `seq` unchanged.
+        max_buffered: Number of items to hold ready; for small, cheap items, more are held.
+        start_hook: Function called when a worker starts; if it raises, reading an item raises that
+            error.
+        shm_size: Not needed: shared memory is as large as the arrays.
     """
     check = partial(checked, "prefetch")
     workers = check("nworkers", nworkers, integer)
@@ -68,7 +69,7 @@ def prefetch(
 
 
 class Prefetched(LazySequence[T]):
-    """A sequence with workers of its own, which follow what is read."""
+    """A sequence with its own workers, which follow the reads."""
 
     def __init__(self, ahead: Ahead) -> None:
         self._ahead = ahead
@@ -80,12 +81,12 @@ class Prefetched(LazySequence[T]):
 
 
 class Ahead:
-    """Reads a pipeline by index, while workers make the items after the last one read."""
+    """Reads a pipeline by index, while workers compute the items after the last one read."""
 
     def __init__(self, items: Pipeline[Any], executor: Executor, at: str) -> None:
         self.items, self.executor, self.at = random_access(items), executor, at
         self._run: Run[Any] | None = None
-        self._next = 0  # the item that the run stands before
+        self._next = 0  # number of the run's next item
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What all functions return: a lazy sequence, which is a view of a pipeline; its items' errors."""
+"""Lazy sequences, which all functions return, and the errors of their items."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 
-WORKER_ERRORS = (WorkerDied, WorkerTimeout)  # of no item
+WORKER_ERRORS = (WorkerDied, WorkerTimeout)  # not errors of an item
 
 
 class EvaluationError(Exception):
-    """An item could not be made. The message has its index and where the stage was built.
+    """An item could not be computed. The message has its index and where the stage was built.
 
-    The error of the user's function is its `__cause__`, also where a worker raised it.
+    The error of the user's function is its `__cause__`, even if a worker raised it.
     """
 
     def __init__(self, message: str, cause: BaseException | None = None) -> None:
@@ -38,9 +38,9 @@ class EvaluationError(Exception):
 
     @classmethod
     def of(cls, error: Exception, what: str, site: str) -> EvaluationError:
-        """An error as one of an item of a stage built somewhere, unless it says so already."""
+        """Wrap an error of an item, with the place that built its stage, unless it is wrapped."""
         if isinstance(error, cls):
-            return error  # of an item further below
+            return error  # from an inner sequence
         return cls(f"{what}, built at {site}, failed: {type(error).__name__}: {error}", error)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -55,9 +55,10 @@ _setting = threading.local()
 
 
 def seterr(evaluation: str | None = None) -> str:
-    """Have errors of user's functions be an `EvaluationError` ("wrap"), or stay ("passthrough").
+    """Set whether errors of the user's functions are wrapped.
 
-    It holds in this thread. Without an argument it tells what holds.
+    With "wrap" they become an `EvaluationError`, with "passthrough" they don't. The setting applies
+    to this thread. Without an argument, return the current setting.
     """
     if evaluation not in (None, "wrap", "passthrough"):
         raise ValueError(f"evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")
@@ -67,7 +68,7 @@ def seterr(evaluation: str | None = None) -> str:
 
 
 def chosen(error: Exception) -> Exception:
-    """The error to raise, as `seterr` has it."""
+    """Return the error to raise, according to `seterr`."""
     cause = error.__cause__
     is_wrapped = seterr() == "wrap" or not isinstance(error, EvaluationError)
     if is_wrapped or not isinstance(cause, Exception):
@@ -84,13 +85,11 @@ def add_notes(error: BaseException, *notes: str) -> None:
 
 
 class LazySequence(Sequence[T], Generic[T]):
-    """A sequence whose items are made when they are read: a view of `pipeline`, a value.
+    """A sequence whose items are computed when they are read: a view of `pipeline`, a value.
 
-    It does what a list does that is never changed.
-
-    An error in a user's function is an `EvaluationError` (see `seterr`); any other one
-    keeps its type and gains a note. An iterator goes on behind the item that failed.
-    `lazyckpt.run(sequence.pipeline, state)` iterates with a state.
+    It behaves like an immutable list. An error in a user's function is an `EvaluationError` (see
+    `seterr`); any other error keeps its type and gains a note. An iterator continues after the item
+    that failed. `lazyckpt.run(sequence.pipeline, state)` iterates with a state.
     """
 
     def __init__(self, pipeline: Pipeline[T]) -> None:
@@ -99,7 +98,10 @@ class LazySequence(Sequence[T], Generic[T]):
 
     @staticmethod
     def of(data: Any) -> Pipeline[Any]:
-        """The pipeline of any sequence: one with no length has no end, an iterable no indices."""
+        """Return a pipeline of any sequence; it is endless if the sequence has no length.
+
+        An iterable has no indices.
+        """
         if isinstance(data, LazySequence):
             return data.pipeline
         if isinstance(data, Pipeline):
@@ -109,7 +111,7 @@ class LazySequence(Sequence[T], Generic[T]):
         length = length_of(data)
         if length is None:
             return places(None) | lz.map(partial(_item, data))
-        if isinstance(data, (str, Mapping, np.ndarray)):  # mistakes to a source, or read-only
+        if isinstance(data, (str, Mapping, np.ndarray)):  # source rejects them, or yields read-only
             return places(length) | lz.map(data.__getitem__)
         return lz.source(data)
 
@@ -129,6 +131,7 @@ class LazySequence(Sequence[T], Generic[T]):
         return LazySequence(sliced(self.pipeline, key))
 
     def _item(self, number: int) -> T:
+        """Return an item of a sequence that has no length but may have an end."""
         alone = cast(Any, random_access(self.pipeline).machine.item)
         try:
             found: T = alone(self._start, number)
@@ -153,17 +156,17 @@ class LazySequence(Sequence[T], Generic[T]):
 def random_access(pipeline: Pipeline[T]) -> Pipeline[T]:
     """Return the pipeline if it has indices; raise an `ArgumentError` if not."""
     if pipeline.machine.item is None:
-        raise ArgumentError(f"{pipeline!r} has no indices; uniter(...) gives an iterable some")
+        raise ArgumentError(f"{pipeline!r} has no indices; uniter(...) adds them to an iterable")
     return pipeline
 
 
 def _chosen(pipeline: Pipeline[Any], key: Any) -> Any:
-    """The index that a key means, or the indices that a slice does."""
+    """Return the index that a key stands for, or the indices of a slice."""
     length = pipeline.machine.length
     if not isinstance(length, int):
         ends = [key.start, key.stop] if isinstance(key, slice) else [key]
         if any(end is not None and operator.index(end) < 0 for end in ends):
-            raise IndexError(f"{key} counts from the end, which {pipeline!r} does not have")
+            raise IndexError(f"{key} counts from the end, but {pipeline!r} has no end")
         length = sys.maxsize
     try:
         return range(length)[key]
@@ -172,7 +175,7 @@ def _chosen(pipeline: Pipeline[Any], key: Any) -> Any:
 
 
 def sliced(pipeline: Pipeline[T], key: slice) -> Pipeline[T]:
-    """A slice of a pipeline, as of a list."""
+    """Return a slice of a pipeline, like that of a list."""
     indices, length = _chosen(pipeline, key), pipeline.machine.length
     if length is None or (key.stop is None and length == math.inf):
         return pipeline[key]
@@ -191,7 +194,7 @@ def _item(data: Any, index: int) -> Any:
 
 
 def forgiving(run: Run[T]) -> Iterator[T]:
-    """Iterate over a run. After an item that failed, the next one comes if there are indices."""
+    """Iterate over a run; if there are indices, continue after an item that failed."""
     is_missed = is_over = False
 
     def rest() -> Iterator[T]:
@@ -213,11 +216,11 @@ def forgiving(run: Run[T]) -> Iterator[T]:
 
 
 def is_iterable(data: Any) -> bool:
-    """Whether data can be iterated over, not indexed."""
+    """Return whether data can be iterated over, but not indexed."""
     kinds = {kind.__name__ for kind in type(data).__mro__}
-    return "IterableDataset" in kinds or not hasattr(data, "__getitem__")  # torch's only raises
+    return "IterableDataset" in kinds or not hasattr(data, "__getitem__")  # torch's always raises
 
 
 def places(length: Any) -> Pipeline[int]:
-    """The indices of so many items; for ever, if that is no int."""
+    """Return the indices of `length` items; endless if that isn't an int."""
     return lz.source(range(length)) if isinstance(length, int) else lz.count()

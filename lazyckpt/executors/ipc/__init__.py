@@ -1,1 +1,1 @@
-"""How it gets there: pickles, arrays in shared memory, and the pipe that carries both."""
+"""Communication between processes: pickles, arrays in shared memory, and pipes."""

@@ -1,7 +1,7 @@
-"""Items of a chunk on their way to the consumer, as pickles that share nothing.
+"""Pickle the items of a chunk separately, so that they arrive as independent objects.
 
-In one pickle an object that several items hold, such as an array of a cache, would come as
-one again: who writes into an item would change those after it.
+In a single pickle, an object that several items share, such as a cached array, would arrive as
+one object: a write into one item would change later items.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from lazyckpt.executors.ipc.pickler import Pickler
 
-_VALUES = {int, float, complex, bool, str, bytes, type(None), range}  # nobody writes into
+_VALUES = {int, float, complex, bool, str, bytes, type(None), range}  # immutable
 
 
 class Items:
-    """Items, each of which is pickled by itself; their large buffers stay with the message."""
+    """Items that are pickled one by one; their large buffers belong to the whole message."""
 
     def __init__(self, items: list[Any]) -> None:
         self._items = items
@@ -32,7 +32,7 @@ class Items:
 
 
 def apart(items: list[Any]) -> Any:
-    """Items as they are pickled: a list of them comes out."""
+    """Return an object to pickle in place of a list of items; unpickling it returns the list."""
     is_safe = len(items) < 2 or _VALUES.issuperset(map(type, items))
     return [*items] if is_safe else Items(items)
 

@@ -1,4 +1,4 @@
-"""Pickles whose large buffers stay out of them: those of arrays and tensors, next to the pickle."""
+"""Pickle messages, with the large buffers of arrays and tensors kept outside of the pickle."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
 
 
 class LargeBuffers(list[memoryview]):
-    """The large buffers of a pickle, for a pickler to call with each buffer."""
+    """The large buffers of a pickle: the pickler's callback for buffers."""
 
     def __call__(self, buffer: pickle.PickleBuffer) -> bool:
-        """Return whether a buffer is small, and so part of the pickle; keep it if it isn't."""
+        """Return whether a buffer is small and so stays in the pickle; keep it otherwise."""
         view = buffer.raw()
         if len(view) < LARGE:
             return True
@@ -29,9 +29,9 @@ class _Parts(list[bytes]):
 
 
 class Pickler:
-    """Pickles one message after another: making a pickler takes as long as pickling 100 ints.
+    """A pickler for many messages: creating one takes as long as pickling 100 ints.
 
-    After an error it may not be used again.
+    It must not be used again after an error.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Pickler:
         self._pickler = pickle.Pickler(self._parts, 5, buffer_callback=self._large)
 
     def dump(self, message: Any) -> tuple[bytes, list[memoryview]]:
-        """Return a pickle, and the buffers left out of it."""
+        """Return a pickle and the buffers outside of it."""
         self._pickler.dispatch_table = reducers()
         self._pickler.dump(message)
         self._pickler.clear_memo()

@@ -1,4 +1,4 @@
-"""Reducers of arrays and tensors for pickle protocol 5, with their data as buffers."""
+"""Reducers for pickle protocol 5 that pass the data of arrays and tensors as buffers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def reducers() -> dict[type, Callable[[Any], Any]]:
-    """How a pickler reduces arrays and tensors, with what users have registered."""
+    """Return the reducers of arrays and tensors, and those registered by users."""
     table = copyreg.dispatch_table | _ARRAYS
     if tensor := getattr(sys.modules.get("torch"), "Tensor", None):
         table[tensor] = _reduce_tensor
@@ -25,8 +25,8 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
 
 
 def _reduce_array(array: NDArray[Any]) -> Any:
-    """As NumPy's own, but shorter, and no array of numbers is copied into the pickle."""
-    if array.dtype.kind in "mM":  # times give no buffers
+    """Reduce an array as NumPy does, but shorter, and without copying numbers into the pickle."""
+    if array.dtype.kind in "mM":  # arrays of times have no buffer interface
         return np.ndarray.view, (array.view(np.int64), array.dtype)
     if array.dtype.hasobject:
         return array.__reduce_ex__(5)
@@ -44,7 +44,7 @@ def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
 
 
 def _reduce_tensor(tensor: torch.Tensor) -> Any:
-    """Dense memory of a CPU tensor as a buffer; all other tensors in torch's own way."""
+    """Reduce a dense CPU tensor to a buffer, and other tensors in torch's own way."""
     torch = import_module("torch")
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError("a tensor that is part of a graph can't be sent: detach() it first")

@@ -1,4 +1,4 @@
-"""Handlers, tasks and outcomes as pickles, with the memory of arrays next to them."""
+"""Serialize handlers, tasks and outcomes: pickles, with the memory of arrays next to them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ Buffers = list[NDArray[np.uint8]]
 
 
 class SharedPickle:
-    """Something pickled once for many processes, in memory that they share.
+    """An object pickled once for many processes, in memory that they share.
 
-    So are the large arrays in there: who writes into one has pages of its own.
+    Its large arrays lie in the shared memory too. A process that writes into an array gets its
+    own copy of the pages.
     """
 
     def __init__(self, content: Any, *, by_value: bool) -> None:
@@ -51,19 +52,20 @@ class SharedPickle:
         fill(self._memory.buffer, parts)
 
     def open(self) -> Any:
-        """The content, in one of those processes."""
+        """Return the object, in one of those processes."""
         view = memoryview(mmap(self._memory.fd, 0, access=ACCESS_COPY))
         frame, *buffers = [view[place] for place in self._places]
         return pickle.loads(frame, buffers=buffers)
 
 
 class Message:
-    """Something on its way to or from a worker.
+    """A message to or from a worker.
 
-    It is serialized where it is pickled, so that within a process it costs nothing.
+    Its content is serialized only when the message is pickled, so within a process it costs
+    nothing.
 
     Attributes:
-        error: Why it could not be serialized.
+        error: The error of serializing the content; None if there was none.
     """
 
     def __init__(self, content: Any) -> None:
@@ -85,59 +87,60 @@ class Message:
 
 
 class OutcomeMessage(Message):
-    """An outcome on its way from a worker: what of it can be pickled."""
+    """A message with an outcome: the part of it that can be pickled is sent."""
 
     def _serialized(self) -> tuple[bytes, Buffers]:
         return send_outcome(self._content, this_process(), serialize)
 
 
 class SerializedMessage(NamedTuple):
-    """A message that has arrived. Opening it may raise what unpickling does."""
+    """A message that has arrived. `open` may raise any error of unpickling."""
 
     frame: bytes
     buffers: Buffers
 
     def open(self) -> Any:
-        """The content, its arrays in memory that can be written to."""
+        """Return the content, with its arrays in writable memory."""
         return pickle.loads(self.frame, buffers=map(_writable, self.buffers))
 
 
 def _writable(buffer: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return buffer if buffer.flags.writeable else buffer.copy()  # of an object store, say
+    return buffer if buffer.flags.writeable else buffer.copy()  # such as one in an object store
 
 
 def serialize(content: Any) -> tuple[bytes, Buffers]:
-    """A pickle, and the memory of large arrays and tensors, which is not copied."""
+    """Return a pickle and the memory of large arrays and tensors, which isn't copied."""
     pickled, large = Pickler().dump(content)
     return pickled, [np.frombuffer(view, np.uint8) for view in large]
 
 
 def this_process() -> str:
-    """This process, as an error of a worker names it."""
+    """Return the name of this process, for errors."""
     return f"process {os.getpid()} on {platform.node()}"
 
 
 def serialize_handlers(handlers: list[Handler]) -> bytes:
-    """Handlers as bytes, with their functions, for workers that have another main module."""
+    """Pickle handlers and their functions, for workers with a different main module."""
     return _made(handlers, partial(_dumps, handlers), has_main=False)
 
 
 def share_handlers(handlers: list[Handler], *more: Any) -> SharedPickle:
-    """Handlers with their functions, and what goes along, for processes on this machine.
+    """Pickle handlers, their functions and more objects, for processes on this machine.
 
-    Large arrays in there, and the items of a source, are in memory that all of them share.
+    Large arrays and the items of sources lie in memory that all the processes share.
     """
     return _made(handlers, partial(SharedPickle, (handlers, *more)), has_main=True)
 
 
 def _made(handlers: list[Handler], make: Callable[..., T], *, has_main: bool) -> T:
-    """What is made of handlers by the first way to pickle their functions that can.
+    """Return the result of `make`, with functions pickled by name or else `by_value`.
 
-    By name, if a worker can import what is defined here; else `by_value`, if cloudpickle is there.
+    Pickling by name is tried if a worker can import the main module. Pickling by value is tried
+    if cloudpickle is installed.
 
     Raises:
-        PipelineError: A function can't be pickled; it names the stage.
-        SourceChanged: Their data aren't what they were.
+        PipelineError: If a function can't be pickled. The message names the stage.
+        SourceChanged: If the data of a source have changed.
     """
     error: Exception | None = None
     can_import = has_main and hasattr(sys.modules["__main__"], "__file__")
@@ -153,7 +156,7 @@ def _made(handlers: list[Handler], make: Callable[..., T], *, has_main: bool) ->
         ""
         if has_cloudpickle()
         else "; define the function in a module that a worker can import, or "
-        'pip install "lazyckpt[processes]", which brings cloudpickle for lambdas and closures'
+        'pip install "lazyckpt[processes]" to get cloudpickle, for lambdas and closures'
     )
     what = _unpicklable(handlers, by_value=ways[-1])
     raise PipelineError(f"{what} can't be sent to a worker process: {error}{remedy}") from error
@@ -164,10 +167,10 @@ def has_cloudpickle() -> bool:
 
 
 def _dumps(content: Any, large: LargeBuffers | None = None, *, by_value: bool) -> bytes:
-    """Pickle something, with classes and functions by name or by value.
+    """Pickle an object, with classes and functions by name or by value.
 
-    If its `large` buffers are wanted, they stay out of it, and processes share the data of
-    sources as well.
+    If `large` is set, it receives the large buffers, and the data of sources are pickled in the
+    form that processes share.
     """
     file = BytesIO()
     pickler = _pickler(by_value=by_value, shares=large is not None)
@@ -177,7 +180,7 @@ def _dumps(content: Any, large: LargeBuffers | None = None, *, by_value: bool) -
 
 @cache
 def _pickler(*, by_value: bool, shares: bool) -> Any:
-    """The class of a pickler; that of cloudpickle takes nothing for something else."""
+    """Return a class of picklers. With cloudpickle, it refuses objects that would change type."""
     base: Any = pickle.Pickler
     table: ChainMap[Any, Any] = ChainMap(copyreg.dispatch_table)
     if by_value:
@@ -194,15 +197,15 @@ def _pickler(*, by_value: bool, shares: bool) -> Any:
 def _reduce_file(file: Any) -> Any:
     if file in (sys.stdout, sys.stderr):
         return import_module("cloudpickle").Pickler.dispatch_table[TextIOWrapper](file)
-    raise TypeError("cannot pickle an open file, as its text would come: give its path")
+    raise TypeError("cannot pickle an open file, as only its text would be sent: pass its path")
 
 
 def _refuse_view(view: memoryview) -> Any:
-    raise TypeError("cannot pickle a memoryview, as bytes would come: give bytes or an array")
+    raise TypeError("cannot pickle a memoryview, as it would become bytes: pass bytes or an array")
 
 
 class _CloudPickled:
-    """An item or error of a class or function that has no name where it goes to."""
+    """An item or error whose class or function can't be imported by the receiver."""
 
     def __init__(self, item: Any) -> None:
         self._frame = _dumps(item, by_value=True)
@@ -222,7 +225,7 @@ def _unpicklable(handlers: Iterable[Handler], *, by_value: bool) -> str:
 
 
 def transfer_failure(error: Exception, what: str) -> Outcome:
-    """The outcome of a task of which an item can't be transferred, with what is said of that."""
+    """Return the outcome of a task with an item that can't be transferred; `what` says why."""
     note = f"lazyckpt: an item {what}"
     if note not in getattr(error, "__notes__", ()):
         add_note(error, note)
@@ -230,7 +233,7 @@ def transfer_failure(error: Exception, what: str) -> Outcome:
 
 
 def opened(message: Any) -> Any:
-    """What a message holds; an outcome that says so if it can't be unpickled here."""
+    """Return a message's content, or an outcome with the error if it can't be unpickled here."""
     try:
         return message.open()
     except Exception as error:
@@ -243,7 +246,7 @@ def send_outcome(
     send: Callable[[Outcome], T],
     unwritable: type[Exception] = Exception,
 ) -> T:
-    """Send what can be pickled of an outcome; `send` raises `unwritable` if some of it can't."""
+    """Send the part of an outcome that can be pickled; `send` raises `unwritable` if some can't."""
     if outcome.failure is not None:
         outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
     try:
@@ -254,7 +257,7 @@ def send_outcome(
 
 
 def picklable_outcome(outcome: Outcome, worker: str) -> Outcome:
-    """The outcome up to the first item that can't be pickled, and that as its failure."""
+    """Cut an outcome before the first item that can't be pickled; its error is the failure."""
     items: list[Any] = []
     for item in outcome.items:
         try:
@@ -277,14 +280,14 @@ def _picklable_item(item: Any) -> Any:
 
 
 def picklable_failure(failure: Failure, worker: str) -> Failure:
-    """A failure that can be pickled, with its traceback as text."""
+    """Return a failure that can be pickled, with its traceback as text."""
     error = failure.error
     trace = failure.trace or _trace(error, worker)
-    if isinstance(error, (WorkerDied, WorkerTimeout)):  # of a worker of this one, which says it all
+    if isinstance(error, (WorkerDied, WorkerTimeout)):  # of a worker that this one drives
         trace = ""
     _strip_tracebacks(error)
     cloud: list[Callable[[Any], Any]] = [_CloudPickled] if has_cloudpickle() else []
-    text = "".join(format_exception_only(error)).strip()  # which no __str__ can fail
+    text = "".join(format_exception_only(error)).strip()  # works even if __str__ fails
     for way in (_itself, RebuiltError, *cloud, _without_attributes):
         with suppress(Exception):
             sent: Any = way(error)
@@ -302,9 +305,9 @@ def _trace(error: BaseException, worker: str) -> str:
 
 
 def _strip_tracebacks(error: BaseException | None) -> None:
-    """Remove tracebacks: some packages make them picklable, and they would come as cycles."""
+    """Remove tracebacks: some packages make them picklable, as reference cycles."""
     while error is not None and error.__traceback__ is not None:
-        BaseException.with_traceback(error, None)  # also of one that is frozen
+        BaseException.with_traceback(error, None)  # also for a frozen dataclass
         _strip_tracebacks(error.__cause__)
         error = error.__context__
 
@@ -314,7 +317,7 @@ def _itself(error: BaseException) -> Any:
 
 
 def _without_attributes(error: BaseException) -> Any:
-    """The error with those of its attributes that can be pickled, as a lock can't."""
+    """Return the error without attributes that can't be pickled, such as locks."""
     kept = dict[str, Any]()
     for name, value in vars(error).items():
         with suppress(Exception):

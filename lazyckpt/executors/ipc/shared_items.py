@@ -1,4 +1,4 @@
-"""A source's list in the memory that workers share: pickled once, and unpickled item by item."""
+"""A source's list in memory that workers share: pickled once, unpickled item by item."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.checks import Shown
 from lazyckpt.core.show import show
 
-_SAMPLE = 64  # items that are looked at
-_SMALL = 1 << 10  # bytes of an item that may be there again in others
+_SAMPLE = 64  # items to check
+_SMALL = 1 << 10  # bytes that an item may repeat of other items
 
 
 class SharedItems(Shown):
-    """The items of a list, in place of it: each is unpickled when it is asked for.
+    """A replacement for a list: each item is unpickled on access.
 
-    Its arrays lie outside of its own pickle, as all large ones do.
+    The arrays of pickled items lie outside of the pickle of this object, as all large arrays do.
     """
 
     def __init__(self, shown: str, pickles: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
@@ -38,7 +38,7 @@ class SharedItems(Shown):
 
 
 def shared_call(call: Call, dumps: Callable[[Any], bytes]) -> Call:
-    """The call with its data in that form, if it is a source of a list or a tuple."""
+    """Replace the data of a call by `SharedItems` if it is a source of a list or tuple."""
     for name, role in call.functions.items():
         data = call.arguments[name]
         if role == "data" and type(data) in (list, tuple) and not _share_much(data, dumps):
@@ -47,7 +47,7 @@ def shared_call(call: Call, dumps: Callable[[Any], bytes]) -> Call:
 
 
 def _share_much(items: Sequence[Any], dumps: Callable[[Any], bytes]) -> bool:
-    """Whether items refer to one large object, which each pickle would hold once more."""
+    """Return whether items share a large object, which each item's pickle would repeat."""
     some = items[:: max(1, len(items) // _SAMPLE)]
     apart, together = sum(len(dumps(item)) for item in some), len(dumps(some))
     return apart > 2 * together + _SMALL * len(some)

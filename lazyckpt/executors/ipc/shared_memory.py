@@ -1,4 +1,4 @@
-"""Slots in shared memory without a name: a worker fills them, its consumer frees them."""
+"""Slots in unnamed shared memory: a worker fills them, its consumer frees them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from weakref import ref
 
 import numpy as np
 
-LENT_SLOTS = 4  # that a consumer may keep; it copies what is in others
+LENT_SLOTS = 4  # slots that a consumer may keep; it copies the data of others
 
 _LINE = 64  # bytes of a cache line
 
 
 class SharedMemorySlots:
-    """Slots of one size, and a byte for each that is 1 while it is taken.
+    """Slots of one size, and one byte per slot that is 1 while the slot is taken.
 
-    The worker sets that byte, the consumer clears it; nobody waits. A slot that the
-    consumer held when it forked is never cleared, as the forked process may read it.
-    One more byte is 1 once there was such a slot: then the worker takes other memory.
+    The worker sets the byte and the consumer clears it; neither waits. A slot that the consumer
+    held when it forked is never freed, since the forked process may read it. One more byte is
+    set to 1 if there is such a slot: the worker then allocates new memory.
     """
 
     def __init__(self, file: IO[bytes], size: int, count: int) -> None:
@@ -36,14 +36,14 @@ class SharedMemorySlots:
         self._taken = self._view[:count]
         self._held: dict[int, _SlotReference] = {}
         self._dropped: deque[_SlotReference] = deque()
-        self._lent: set[int] = set()  # of those held
+        self._lent: set[int] = set()  # held slots that the consumer may keep
 
     @property
     def is_retired(self) -> bool:
         return self._map[self.count] == 1
 
     def take(self) -> int | None:
-        """The number of a free slot: the first, which is likely to be in the cache."""
+        """Return the number of the first free slot, which is likely to be in the cache."""
         found = self._map.find(b"\0", 0, self.count)
         if found < 0:
             return None
@@ -55,19 +55,19 @@ class SharedMemorySlots:
         return self._view[start : start + self.size]
 
     def read(self, number: int, sizes: Sequence[int]) -> list[Any]:
-        """Return the buffers in a slot; once all of them are dropped, `free_dropped` frees it."""
+        """Return the buffers in a slot. After all are dropped, `free_dropped` frees the slot."""
         forks = len(_forks)
         held = np.frombuffer(self[number], np.uint8).view(_SlotBytes)
-        # Whoever drops them runs no Python code by that, in which a Ctrl-C would be lost.
+        # Dropping the buffers must run no Python code: a Ctrl-C in it would be lost.
         found = self._held[number] = _SlotReference(held, self._dropped.append)
         found.number, found.forks = number, forks
         places = zip(starts(sizes), sizes, strict=False)
         return [held[start : start + size] for start, size in places]
 
     def lend(self, number: int, buffers: list[Any]) -> list[memoryview]:
-        """Return buffers of a slot that was read, for a consumer to keep: if it may, or copies."""
+        """Return the buffers of a slot for the consumer to keep, or copies if it keeps too many."""
         self.free_dropped()
-        is_forked = self._held[number].forks != len(_forks)  # so that another process has them too
+        is_forked = self._held[number].forks != len(_forks)  # then a forked process has them too
         if is_forked or len(self._lent) >= min(LENT_SLOTS, self.count // 2):
             buffers = [buffer.copy() for buffer in buffers]
         else:
@@ -75,8 +75,8 @@ class SharedMemorySlots:
         return [memoryview(buffer) for buffer in buffers]
 
     def free_dropped(self) -> None:
-        """Free the slots whose bytes nobody has any more."""
-        with suppress(IndexError):  # of the last one another thread was faster
+        """Free the slots whose buffers are all dropped."""
+        with suppress(IndexError):  # a different thread took the last one
             while self._dropped:
                 dropped = self._dropped.popleft()
                 self._lent.discard(dropped.number)
@@ -88,7 +88,7 @@ class SharedMemorySlots:
                         self._map[self.count] = 1
 
     def close(self) -> None:
-        """Release the memory, except for what is still lent."""
+        """Release the memory; buffers that the consumer keeps stay valid."""
         self._taken.release()
         with suppress(BufferError):
             self._view.release()
@@ -96,7 +96,7 @@ class SharedMemorySlots:
 
 
 class UnmappedSlots:
-    """What there is to read of `SharedMemorySlots` that don't fit in the address space."""
+    """The reading side of `SharedMemorySlots` that don't fit in the address space."""
 
     def __init__(self, file: IO[bytes], size: int, count: int) -> None:
         self.size = size
@@ -105,7 +105,7 @@ class UnmappedSlots:
         self._file = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)
 
     def read(self, number: int, sizes: Sequence[int]) -> list[memoryview]:
-        """The buffers in a slot: copies."""
+        """Return copies of the buffers in a slot."""
         try:
             found = [np.empty(size, np.uint8).data for size in sizes]
             for start, left in zip(starts(sizes), found, strict=False):
@@ -117,18 +117,18 @@ class UnmappedSlots:
             self._map[number] = 0
 
     def lend(self, number: int, buffers: list[memoryview]) -> list[memoryview]:
-        """The buffers, as they are copies."""
+        """Return the buffers unchanged: they are copies already."""
         return buffers
 
     def free_dropped(self) -> None:
-        """None is held."""
+        """Do nothing: no slot is held."""
 
     def close(self) -> None:
         self._file.close()
         self._map.close()
 
 
-# One for each fork of this process. No Python code adds them: a Ctrl-C would be lost in it.
+# One element per fork of this process, appended by C code: in Python code a Ctrl-C would be lost.
 _forks: list[None] = []
 
 if hasattr(os, "register_at_fork"):
@@ -141,11 +141,11 @@ class _SlotReference(ref["_SlotBytes"]):
 
 
 class _SlotBytes(np.ndarray[tuple[int], np.dtype[np.uint8]]):
-    """A slot's bytes, on which all arrays in it depend."""
+    """The bytes of a slot, which all arrays in the slot refer to."""
 
 
 def allocate(size: int, count: int) -> tuple[IO[bytes], SharedMemorySlots]:
-    """Slots in a file that has no name: whatever dies, nothing stays behind."""
+    """Allocate slots in an unnamed file, which disappears with the processes that use it."""
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = os.fdopen(os.memfd_create("lazyckpt"), "r+b")
     else:
@@ -159,12 +159,12 @@ def allocate(size: int, count: int) -> tuple[IO[bytes], SharedMemorySlots]:
 
 
 def _start(count: int) -> int:
-    """Where the first of so many slots begins."""
+    """Return the offset of the first of `count` slots."""
     return -(-(count + 1) // PAGESIZE) * PAGESIZE
 
 
 def starts(sizes: Iterable[int]) -> list[int]:
-    """Where buffers begin in a slot, each at a cache line, and where the last one ends."""
+    """Return the offsets of buffers in a slot, aligned to cache lines, and the end of the last."""
     found = [0]
     for size in sizes:
         found.append(found[-1] + -(-size // _LINE) * _LINE)
@@ -172,6 +172,6 @@ def starts(sizes: Iterable[int]) -> list[int]:
 
 
 def fill(memory: Any, buffers: Sequence[Any]) -> None:
-    """Copy buffers to where they begin."""
+    """Copy buffers into memory, each to its offset."""
     for place, buffer in zip(starts(map(len, buffers)), buffers, strict=False):
         memory[place : place + len(buffer)] = buffer

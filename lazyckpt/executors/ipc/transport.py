@@ -1,16 +1,16 @@
 """Messages from a worker to its consumer: pickles in a pipe, large buffers next to it.
 
-A message is pickled with protocol 5. Buffers of at least `LARGE` bytes stay out
-of the pickle: the worker copies them into a slot of shared memory, where the
-consumer uses them, or copies them if it keeps many. So does a pickle of at least
-`LARGE_PICKLE` bytes, which is read there. The memory has no name, only a file
-descriptor that is sent through the pipe: whatever dies, nothing stays behind.
+A message is pickled with protocol 5. Buffers of at least `LARGE` bytes stay out of the pickle:
+the worker copies them into a slot of shared memory. The consumer uses them there, or copies
+them if it keeps many. A pickle of at least `LARGE_PICKLE` bytes also goes into the slot, and
+is read there. The memory has no name, only a file descriptor that is sent through the pipe, so
+nothing is left behind if a process dies.
 
-A frame has a head, the sizes of parts, and those of the parts that it brings:
+A frame has a head, the sizes of all parts, and the parts that travel in the frame:
 
-    "N", number, slot   a message: its pickle and its large buffers, the last ones in a slot
-    "M", size, slots    shared memory, whose descriptor goes along
-    "W"                 a warning to the consumer's user, as text
+    "N", number, slot   a message: its pickle and its large buffers, perhaps some in a slot
+    "M", size, slots    shared memory; its descriptor is sent with the frame
+    "W"                 a warning for the consumer's user, as text
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from lazyckpt.executors.ipc.shared_memory import (
     starts,
 )
 
-LARGE_PICKLE = 1 << 15  # bytes from which a slot takes no longer than the pipe; half, of 256 KiB
+LARGE_PICKLE = 1 << 15  # bytes from which a slot is as fast as the pipe; at 256 KiB, twice as fast
 
 _MESSAGE, _MEMORY, _WARNING = b"NMW"
 _PIPE = -1  # in place of a slot
-_READ = 1 << 16  # bytes that are read at once
+_READ = 1 << 16  # bytes to read per call
 
 _SIZE = struct.Struct("=Q")
-_HEAD = struct.Struct("=QBqqII")  # bytes of the frame, its kind, two numbers, parts, parts here
+_HEAD = struct.Struct("=QBqqII")  # frame size, kind, two numbers, parts, parts in the frame
 _DESCRIPTOR = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
 
 
@@ -52,7 +52,7 @@ class Unwritable(Exception):
     """A message can't be pickled, and nothing was sent.
 
     Attributes:
-        reason: Why.
+        reason: The error of pickling it.
     """
 
     def __init__(self, reason: Exception) -> None:
@@ -61,10 +61,10 @@ class Unwritable(Exception):
 
 
 class Message:
-    """A message as it has come.
+    """A received message.
 
     Attributes:
-        number: What its sender has given it.
+        number: The number that its sender gave it.
     """
 
     __slots__ = ("_find_buffers", "_pickled", "number")
@@ -76,51 +76,51 @@ class Message:
         self._pickled, self._find_buffers = pickled, find_buffers
 
     def open(self) -> Any:
-        """Unpickle it. Its arrays are writable if they were before."""
+        """Unpickle the message. Its arrays are writable if they were before."""
         return pickle.loads(self._pickled, buffers=self._find_buffers())
 
 
 class Sender:
-    """The side of one thread that sends.
+    """The sending side of a pipe, for one thread.
 
-    If the pipe, a socket, doesn't block, what it has no room for stays in an outbox until
-    `flush`: so two sides that both send can't wait for each other.
+    If the pipe, a socket, doesn't block, messages that it has no room for stay in an outbox
+    until `flush`. So two sides that both send can't wait for each other.
 
-    Up to `slots` messages lie in shared memory, among them at most `LENT_SLOTS` that
-    the consumer keeps. It is allocated for the first large one, again for a message
-    larger than all before, and again once the consumer has forked with some in hand.
-    With no slot free, or `shared` false, what is large goes through the pipe.
+    Up to `slots` messages lie in shared memory, including at most `LENT_SLOTS` that the
+    consumer keeps. Shared memory is allocated for the first large message, for a message larger
+    than all before, and after the consumer has forked while it held a message. If no slot is
+    free, or if `shared` is False, large messages go through the pipe.
     """
 
     def __init__(self, pipe: socket.socket, *, slots: int, shared: bool = True) -> None:
         self._pipe = pipe
-        self._outbox: deque[tuple[Any, IO[bytes] | None]] = deque()  # bytes, a file that goes along
+        self._outbox: deque[tuple[Any, IO[bytes] | None]] = deque()  # bytes, a file to send
         self._slots = slots if shared and hasattr(socket, "send_fds") else 0
         self._memory: SharedMemorySlots | None = None
         self._pickler: Pickler | None = None
         self._warned = False
 
     def send(self, message: Any, number: int = 0) -> int:
-        """Pickle and send a message. Waits while the pipe is full, if that blocks.
+        """Pickle and send a message. If the pipe blocks, wait while it is full.
 
         Args:
-            message: What to pickle.
-            number: An int64 that goes with it, and can be read before that is unpickled.
+            message: The object to pickle.
+            number: An int64 to send with it, readable before the message is unpickled.
 
         Returns:
-            How many bytes it has, large buffers included.
+            The size of the message in bytes, including large buffers.
 
         Raises:
-            Unwritable: It can't be pickled; nothing was sent.
+            Unwritable: If the message can't be pickled. Nothing was sent.
         """
         pickler, self._pickler = self._pickler or Pickler(), None
         try:
             pickled, large = pickler.dump(message)
         except Exception as error:
             raise Unwritable(error) from error
-        if len(pickled) < LARGE:  # else it stays as large as its largest message
+        if len(pickled) < LARGE:  # otherwise the pickler would keep the memory of a large message
             self._pickler = pickler
-        is_full = self.has_more  # until the pipe says that it has room
+        is_full = self.has_more  # the pipe is full until it reports that it has room
         parts = [pickled, *large]
         in_slot = parts if len(pickled) >= LARGE_PICKLE else large
         slot = self._fill_slot(in_slot) if in_slot else _PIPE
@@ -132,11 +132,11 @@ class Sender:
 
     @property
     def has_more(self) -> bool:
-        """Whether something waits for the pipe to have room."""
+        """Whether data wait for room in the pipe."""
         return bool(self._outbox)
 
     def flush(self) -> None:
-        """Send what waits, as far as the pipe has room."""
+        """Send waiting data, as far as the pipe has room."""
         while self._outbox:
             data, file = self._outbox[0]
             try:
@@ -147,7 +147,7 @@ class Sender:
                     file.close()
             except BlockingIOError:
                 return
-            except OSError:  # nobody will read it
+            except OSError:  # the reader is gone
                 self.close()
                 raise
             if sent == len(data):
@@ -164,7 +164,7 @@ class Sender:
         here: int | None = None,
         file: IO[bytes] | None = None,
     ) -> None:
-        """Write a frame, with the first parts `here`, to the outbox."""
+        """Write a frame to the outbox, with the first `here` of its parts inside the frame."""
         brought = parts[:here]
         sizes = struct.pack(f"={len(parts)}Q", *map(len, parts))
         end = starts([_HEAD.size + len(sizes), *map(len, brought)])[-1]
@@ -173,7 +173,7 @@ class Sender:
         self._outbox.append((frame, file))
 
     def _fill_slot(self, parts: Sequence[Any]) -> int:
-        """Copy parts into a slot; return it, or `_PIPE` for none."""
+        """Copy parts into a slot; return its number, or `_PIPE` if none is free."""
         if (slot := self._slot(starts(map(len, parts))[-1])) is None:
             return _PIPE
         assert self._memory is not None
@@ -191,16 +191,16 @@ class Sender:
             self._memory = None
 
     def _slot(self, size: int) -> int | None:
-        """A free slot, of new memory if it has to be larger; None if there is none."""
+        """Return a free slot, in new memory if it has to be larger; None if none is free."""
         if not self._slots:
             return None
         if self._memory is None or size > self._memory.size or self._memory.is_retired:
             size = max(size, self._memory.size if self._memory is not None else 0)
-            size = 1 << (max(size, PAGESIZE) - 1).bit_length()  # pages not touched cost nothing
+            size = 1 << (max(size, PAGESIZE) - 1).bit_length()  # untouched pages cost nothing
             try:
                 file, memory = allocate(size, self._slots)
             except OSError as error:
-                self._warn(f"no {self._slots} slots of {size:,} bytes of shared memory: {error}")
+                self._warn(f"can't allocate {self._slots} slots of {size:,} bytes: {error}")
                 self._slots = 0
                 return None
             self._put(_MEMORY, size, self._slots, file=file)
@@ -215,31 +215,31 @@ class Sender:
     def _warn(self, text: str) -> None:
         if not self._warned:
             self._warned = True
-            text = f"{text}; what is large goes through a pipe, which is slower"
+            text = f"{text}; large messages go through a pipe, which is slower"
             self._put(_WARNING, parts=[text.encode()])
 
 
 class Receiver:
-    """The consumer's side of one sender, for one thread."""
+    """The receiving side of a pipe, for one thread."""
 
     def __init__(self, pipe: socket.socket) -> None:
         self._pipe = pipe
         self._memory: SharedMemorySlots | UnmappedSlots | None = None
         self._buffer = bytearray(_READ)
-        self._begin = self._end = 0  # of what was read, and is in no message yet
+        self._begin = self._end = 0  # of the bytes read that aren't in a message yet
         self._descriptors: deque[int] = deque()
 
     def receive(self) -> Message:
-        """Wait for the next message, from a pipe that blocks; for errors see `next` and `read`."""
+        """Wait for the next message of a blocking pipe; for errors, see `next` and `read`."""
         while (message := self.next()) is None:
             self.read()
         return message
 
     def read(self) -> bool:
-        """Read once what has come, after `next` had None; whether that was anything.
+        """Read the pipe once, after `next` returned None; return whether there was anything.
 
         Raises:
-            EOFError: The sender is gone, and what it sent has been read.
+            EOFError: If the sender is gone and everything it sent has been read.
         """
         view = memoryview(self._buffer)[self._end :]
         try:
@@ -256,13 +256,13 @@ class Receiver:
         return True
 
     def next(self) -> Message | None:
-        """The next message, if all of it has been read.
+        """Return the next message if all of it has been read, and None otherwise.
 
         Raises:
-            EOFError: This is closed.
-            OSError: This process has too many open files.
-            RuntimeWarning: One of the sender's, made an error. The next message can be
-                received.
+            EOFError: If this receiver is closed.
+            OSError: If this process has too many open files.
+            RuntimeWarning: If a warning of the sender is turned into an error. The next
+                message can still be received.
         """
         self.free_slots()
         while (frame := self._frame()) is not None:
@@ -284,19 +284,19 @@ class Receiver:
     ) -> Message:
         if slot == _PIPE:
             return Message(number, here[0], lambda: here[1:])
-        if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
+        if (memory := self._memory) is None:  # a signal handler has closed this
             raise EOFError("the receiver is closed")
         parts = memory.read(slot, away)
         pickled = here[0] if here else memoryview(parts.pop(0))
         return Message(number, pickled, partial(memory.lend, slot, parts))
 
     def free_slots(self) -> None:
-        """Let the sender have the slots of messages that nobody has any more."""
+        """Return the slots of dropped messages to the sender."""
         if self._memory is not None:
             self._memory.free_dropped()
 
     def close(self) -> None:
-        """Release the shared memory: not the pipe, and no array received."""
+        """Release the shared memory, but not the pipe, nor received arrays."""
         while self._descriptors:
             os.close(self._descriptors.popleft())
         if self._memory is not None:
@@ -304,13 +304,13 @@ class Receiver:
             self._memory = None
 
     def _frame(self) -> memoryview | None:
-        """The next frame, if all of it has been read; else have room for the rest of it."""
+        """Return the next frame if all of it has been read; otherwise make room for the rest."""
         begin, end, size = self._begin, self._end, _HEAD.size
         if end - begin >= size:
             (size,) = _SIZE.unpack_from(self._buffer, begin)
         if end - begin >= size:
             self._begin += size
-            if size == len(self._buffer):  # which is its own, and need not be copied
+            if size == len(self._buffer):  # the buffer has only this frame: no need to copy
                 frame, self._buffer = self._buffer, bytearray(_READ)
                 self._begin = self._end = 0
                 return memoryview(frame)
@@ -324,23 +324,23 @@ class Receiver:
         return None
 
     def _map(self, size: int, slots: int) -> None:
-        if not self._descriptors:  # the kernel drops one that there is no room for
+        if not self._descriptors:  # the kernel drops a descriptor beyond the limit of open files
             raise too_many_files()
         memory: SharedMemorySlots | UnmappedSlots
         with open(self._descriptors.popleft(), "r+b") as file:
             try:
                 memory = SharedMemorySlots(file, size, slots)
-            except OSError:  # a limit on the address space
+            except OSError:  # beyond the limit of the address space
                 memory = UnmappedSlots(file, size, slots)
         before, self._memory = self._memory, memory
-        if before is not None:  # all that came through it has been read
+        if before is not None:  # all its messages have been read
             before.close()
 
 
 def too_many_files() -> OSError:
-    """The error of a process that can open no more, with what to do about it."""
+    """Return the error of a process that can't open more files, with a remedy."""
     return OSError(
         errno.EMFILE,
         f"{os.strerror(errno.EMFILE)}: each worker needs a few; raise the limit of this process "
-        "(ulimit -n), or ask for fewer workers",
+        "(ulimit -n), or use fewer workers",
     )

@@ -1,1 +1,1 @@
-"""What can be done where: segments of a pipeline, tasks of a segment, and how to do one."""
+"""Plan the work of workers: segments of a pipeline, tasks of a segment, and their handlers."""

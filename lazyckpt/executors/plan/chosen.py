@@ -1,7 +1,7 @@
-"""Pipelines of which another one chooses item by item: the choice first, and then the item.
+"""Join pipelines by a selector in two steps: first choose an item, then compute it.
 
-Where a pipeline has random access, what joins it gets, in place of each item, what that is
-made of. So nothing is made that is not chosen, and workers can make what is.
+If a pipeline has random access, the join receives placeholders in place of its items. So items
+that aren't chosen aren't computed, and workers can compute those that are.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lazyckpt.executors.plan.counting import with_machines
 
 
 class Unmade(NamedTuple):
-    """In place of an item that nobody has made.
+    """A placeholder for an item that isn't computed yet.
 
     Attributes:
-        number: That of its pipeline.
-        place: Its index in the table of that, or the position before it.
+        number: The number of its pipeline.
+        place: Its index in the table of its pipeline, or the position before it.
     """
 
     number: int
@@ -32,20 +32,20 @@ class Unmade(NamedTuple):
 
 
 def is_chosen(call: Call, chain: Chain) -> bool:
-    """Whether a stage gives those of a pipeline's items that another one says, made alone."""
+    """Return whether a selector chooses a pipeline's items, and each can be computed alone."""
     name = next((name for name, role in call.functions.items() if role == "selector"), "")
     return bool(name) and call.arguments[name] is not chain and has_access(call, chain)
 
 
 def has_access(call: Call, chain: Chain) -> bool:
-    """Whether each item of a pipeline that a stage joins can be made alone."""
+    """Return whether each item of a joined pipeline can be computed alone."""
     return chain.machine.skip is not None
 
 
 def choice_and_making(
     call: Call, is_unmade: Callable[[Call, Chain], bool] = is_chosen
 ) -> tuple[Call, Call]:
-    """A stage in two: one that chooses among what is unmade, and one that makes it."""
+    """Split a stage in two: one that chooses placeholders, and one that computes them."""
     pipelines = tuple(each if is_unmade(call, each) else None for each in call.chains)
     known = enumerate(pipelines)
     unmade = [None if each is None else _unmade(each.machine, number) for number, each in known]
@@ -74,7 +74,7 @@ def _inner(build: Callable[..., Machine[Any]]) -> Any:
 
 @_inner
 def made(upstream: Machine[Any], pipelines: tuple[Chain | None, ...]) -> Machine[Any]:
-    """The items, made where they are not yet."""
+    """Compute the items of placeholders; other items are unchanged."""
     known = enumerate(pipelines)
     makers = {number: _maker(each.machine) for number, each in known if each is not None}
 

@@ -1,7 +1,7 @@
-"""Pipelines that are gone through without their items being made, to find positions.
+"""Find positions of a pipeline by counting, without computing its items.
 
-What joins pipelines by its own choices, as a `mix` does, has a position that its
-items have no part in. So it costs no more than counting to find it again.
+If a join chooses by its own random numbers, as `mix` does, its position doesn't depend on
+items. So counting is enough to find the position again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.recording import Recorded, Recorder
 from lazyckpt.failures.skipping import skip_log_of
 
-_BLOCK = 1 << 12  # items that are counted at once
-_ENOUGH = 1 << 40  # items, more than a stage is told to take
+_BLOCK = 1 << 12  # items to count per call
+_ENOUGH = 1 << 40  # items: more than any stage's `n`
 
 Recorders: TypeAlias = Sequence[Recorder | None]
 
 
 def rereader_of(chain: Chain) -> Rereader:
-    """Find positions of a pipeline between known ones, where not all are noted."""
+    """Return a rereader that finds a pipeline's positions between the noted ones."""
     if (found := counting(chain)) is not None:
         return Rereader(found)
     recorders = recorders_of(chain)
@@ -49,9 +49,9 @@ def _replay(
 
 
 def counting(chain: Chain, recorders: Recorders = ()) -> Machine[Any] | None:
-    """A machine with the positions of a pipeline and no items; None if they depend on its items.
+    """Return a machine with a pipeline's positions but no items; None if positions need items.
 
-    Those of the pipelines that it joins may have been recorded.
+    The positions of the pipelines that it joins may be recorded ones.
     """
     if skip_log_of(chain) is not None:
         return None
@@ -66,7 +66,7 @@ def counting(chain: Chain, recorders: Recorders = ()) -> Machine[Any] | None:
 
 
 def recorders_of(chain: Chain) -> Recorders | None:
-    """One for each pipeline that is joined and can't be counted; None if that doesn't help."""
+    """Return a recorder per joined pipeline that can't be counted; None if recording won't help."""
     first = chain.calls[0]
     if not _chooses(first) or skip_log_of(chain) is not None:
         return None
@@ -78,7 +78,7 @@ def recorders_of(chain: Chain) -> Recorders | None:
 
 
 def recorded(chain: Chain, recorders: Recorders) -> Machine[Any]:
-    """The machine of a pipeline, with the positions recorded of those that it joins."""
+    """Return the machine of a pipeline, with the positions of joined pipelines recorded."""
     first, *others = chain.calls
     pairs = zip(recorders, first.chains, strict=True)
     machines = [None if r is None else r.recorded(each.machine) for r, each in pairs]
@@ -86,7 +86,7 @@ def recorded(chain: Chain, recorders: Recorders) -> Machine[Any]:
 
 
 def with_machines(call: Call, machines: Iterable[Machine[Any] | None]) -> Call:
-    """What joins pipelines, with other machines of theirs; None leaves one as it is."""
+    """Replace the machines of joined pipelines; None keeps the machine of a pipeline."""
     following = iter(machines)
 
     def with_next(chain: Chain) -> Chain:
@@ -100,18 +100,18 @@ def with_machines(call: Call, machines: Iterable[Machine[Any] | None]) -> Call:
 
 
 def _chooses(call: Call) -> bool:
-    """Whether a stage joins pipelines, and by its own choices."""
+    """Return whether a stage joins pipelines by its own choices."""
     is_joining = call.combinator.is_source and bool(call.chains)
     return is_joining and call.build(None).choices is not None
 
 
 def _is_looked_at(call: Call, chain: Chain) -> bool:
-    """Whether a pipeline's items decide what becomes of the others."""
+    """Return whether a pipeline's items decide which items of the others are used."""
     return any(call.arguments[name] is chain for name in call.functions)
 
 
 def _joined(call: Call, recorders: Recorders) -> Machine[Any] | None:
-    """What joins pipelines that are counted, if it doesn't choose by their items."""
+    """Return the machine of a join whose pipelines are counted; None if one can't be."""
     if not _chooses(call):
         return None
     machines: list[Machine[Any]] = []
@@ -129,7 +129,7 @@ def _joined(call: Call, recorders: Recorders) -> Machine[Any] | None:
 
 
 def _passed(call: Call, machine: Machine[Any]) -> Machine[Any] | None:
-    """A stage behind it that calls no functions, if it looks at no item and owns no position."""
+    """Return a machine with one more stage; None if it looks at items or owns a position."""
     found, built = call.combinator, call.build(machine)
     if built.owns:
         return None
@@ -139,15 +139,15 @@ def _passed(call: Call, machine: Machine[Any]) -> Machine[Any] | None:
 
 
 def is_blind(call: Call) -> bool:
-    """Whether a stage passes items on without a look at them."""
+    """Return whether a stage passes items on without looking at them."""
     if not call.combinator.keeps_items or call.functions:
         return False
-    # What doesn't look at items has random access where upstream has it.
+    # A stage that doesn't look at items has random access if its input has.
     return call.build(registry["source"].build(range(_ENOUGH))).skip is not None
 
 
 def _without_items(machine: Machine[Any]) -> Machine[Any]:
-    """The machine with None for each item, which needs random access."""
+    """Return a machine with random access, with None in place of each item."""
     skip: Any = machine.skip
 
     def step(position: Position) -> tuple[Position, None]:

@@ -1,7 +1,7 @@
-"""What happens to tasks that is no error of the user's."""
+"""Errors of tasks that aren't errors of the user's code."""
 
 from __future__ import annotations
 
 
 class TaskLost(Exception):
-    """The workers that had a task, or the tasks before it, are gone: submit it again."""
+    """The workers that had a task, or had the tasks before it, are gone: submit it again."""

@@ -1,4 +1,4 @@
-"""What a worker does with a task: read a chunk of a pipeline, or map stages over items."""
+"""Handlers of tasks in workers: read a chunk of a pipeline, or map stages over items."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from lazyckpt.timers.timings import Timings, taken
 
 
 class Outcome(NamedTuple):
-    """The result of a task: items, and then perhaps an error or the end.
+    """The result of a task: items, optionally followed by an error or the end.
 
     Attributes:
-        items: What was made, up to an error or the end.
-        failure: The error that came next.
-        positions: The positions before the items and after each, where the task has none.
+        items: The items, up to an error or the end.
+        failure: The error after the items.
+        positions: The positions before the items and after each; None if the task has them.
         end: The position of the end, if the stream has ended.
-        seconds: How long it took.
-        item_bytes: About how large an item is.
-        skipped: Of a stream, what was left out, and after how many items.
-        left: Of a run of upstream items, how many are left to another part of it.
-        lost: The records that were left out as workers were lost at them, by their names.
-        timings: What its stages have taken, where that is measured.
-        is_transfer_error: Whether `failure` is of sending the task or this. No
-            items came through, though some may have been good.
+        seconds: Time that the task took.
+        item_bytes: Approximate size of an item.
+        skipped: In a stream, the records skipped, each with the number of items before it.
+        left: In a run, the number of input items left for its next part.
+        lost: The records skipped because workers were lost at them, by their names.
+        timings: Times of its stages, if they are measured.
+        is_transfer_error: If True, the task or the outcome couldn't be sent. The outcome then
+            has no items, even if some were good.
     """
 
     items: list[Any]
@@ -66,13 +66,13 @@ class Handler(ABC):
     calls: tuple[Call, ...] = ()
 
     def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
-        """What comes of a task. Its items go into the list, if there is one, as they are made."""
+        """Do a task; return its outcome. If a list is passed, items are added as they come."""
         begun = perf_counter()
         items = [] if items is None else items
         failure, known = None, dict[str, Any]()
         try:
             self.make(task, items, known)
-        except TaskLost:  # without its traceback, which holds open files
+        except TaskLost:  # a new one, as the traceback of this one keeps files open
             failure = Failure(TaskLost(), "")
         except BaseException as error:
             failure = as_failure(error, self.calls)
@@ -81,43 +81,46 @@ class Handler(ABC):
             known["item_bytes"] = known.get("item_bytes", 0.0) + item_bytes(items)
             return Outcome(items, failure, seconds=seconds, timings=taken(), **known)
         finally:
-            del failure  # its traceback has this frame, which would be a cycle
+            del failure  # its traceback refers to this frame: a reference cycle
 
     @abstractmethod
     def make(self, task: Any, items: list[Any], known: dict[str, Any], /) -> None:
-        """Add a task's items, and note what else an outcome has, whatever it raises."""
+        """Add a task's items to `items`, and further fields of its outcome to `known`.
+
+        Both count even if this raises an error.
+        """
 
     @abstractmethod
     def share(self, task: Any) -> Share:
-        """Which of the items of all ranks a task makes."""
+        """Return the task's share of the items of all ranks."""
 
     @abstractmethod
     def name(self, task: Any) -> tuple[Any, ...]:
-        """What tells a task from others on any rank: where it begins, how many items, and more."""
+        """Return values that identify a task on any rank: its position, its size, and more."""
 
     def leave_out(self, lost: Mapping[int, Exception]) -> None:
-        """Leave out the records at which other workers were lost, by their names."""
+        """Skip the records at which other workers were lost, given by their names."""
         leave_out(guarded_in(self.calls), lost)
         if (skip_log := skip_log_of(Chain(self.calls))) is not None:
             skip_log.lose(lost)
 
     def fresh(self) -> Handler:
-        """The same, without the flows that this one has open."""
+        """Return the same handler without open flows."""
         return self
 
     def close_flows(self) -> None:  # noqa: B027  # some have none
-        """Close the flows that it has open, so that the next task begins by itself."""
+        """Close the open flows, so that the next task opens its own."""
 
     def without_lookahead(self) -> AbstractContextManager[None]:
-        """A context in which it has nothing made before that is needed."""
+        """Return a context in which nothing is computed before it is needed."""
         return nullcontext()
 
 
 class Reader(Handler):
     """Reads items of a pipeline: a task is (position, count).
 
-    With random access any worker can do any task. A stream goes on from where it
-    is: only its first task has a position, the next ones have None.
+    With random access, any worker can do any task. A stream continues from its current
+    position: only its first task has a position, later tasks have None.
     """
 
     def __init__(
@@ -140,11 +143,10 @@ class Reader(Handler):
         self._open: dict[Position, Reading] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.machine.check(self.machine.init(0))  # that the data are those it will be made of
+        self.machine.check(self.machine.init(0))  # before pickling: the data haven't changed
         return Reader, (self.chain,)
 
     def fresh(self) -> Reader:
-        """The same reader, without the flow that this one has open."""
         return Reader(self.chain, None if self._recorders else self.machine)
 
     def close_flows(self) -> None:
@@ -159,7 +161,7 @@ class Reader(Handler):
     def make(self, task: tuple[Position, int], items: list[Any], known: dict[str, Any], /) -> None:
         position, count = task
         reading = self._open.pop(self._key(position), None)
-        if reading is None and position is None:  # a new worker, which goes on from nowhere
+        if reading is None and position is None:  # a new worker has no stream to continue
             raise TaskLost
         reading = reading or self._reading_from(position)
         reading.begin_part()
@@ -177,7 +179,7 @@ class Reader(Handler):
                 known["lost"] = self._skip_log.lost
 
     def _key(self, position: Position) -> Position:
-        """The key of the flow that is open at a position: None for that of a stream."""
+        """Return the key of the flow that is open at a position: None for a stream."""
         if position is None:
             return None
         stream = self._open.get(None)
@@ -186,18 +188,18 @@ class Reader(Handler):
 
     def _reading_from(self, position: Position) -> Reading:
         if self._skip_log is not None:
-            self._skip_log.drain()  # before an error; it comes again
+            self._skip_log.drain()  # records before an error; they are skipped again
         for recorder in self._recorders:
             recorder.forget()
         return Reading(self.machine.flow(position), self._skip_log, is_counted=self._is_counted)
 
 
 class Mapper(Handler):
-    """Maps pointwise stages over items: a task is (position, epoch and share upstream, items)."""
+    """Maps pointwise stages over items: a task is (position, upstream epoch and share, items)."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
-        # Machines that no thread is using, each with its epoch and share, and the list it reads.
+        # Machines that no thread uses, each with its epoch and share, and the list it reads.
         self._idle: list[tuple[tuple[int, Share], list[Any], Machine[Any]]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -218,7 +220,7 @@ class Mapper(Handler):
         /,
     ) -> None:
         position, upstream, given = task
-        known["item_bytes"] = item_bytes(given)  # besides those that are made of them
+        known["item_bytes"] = item_bytes(given)  # the inputs; the outputs are added later
         at_hand, machine = self._machine(upstream)
         at_hand += given
         items.extend(machine.flow(position))
@@ -226,7 +228,7 @@ class Mapper(Handler):
         self._idle.append((upstream, at_hand, machine))
 
     def _machine(self, upstream: tuple[int, Share]) -> tuple[list[Any], Machine[Any]]:
-        """A machine that no other thread has, behind the empty list that it reads."""
+        """Return a machine that no other thread uses, and the empty list that it reads."""
         with suppress(IndexError):
             known, at_hand, machine = self._idle.pop()
             if known == upstream:
@@ -236,15 +238,16 @@ class Mapper(Handler):
 
 
 def without_flows(handlers: list[Handler]) -> list[Handler]:
-    """The same handlers, without the flows that these have open.
+    """Return the same handlers without open flows.
 
-    Those are closed where nobody holds these any more: at once, or once a task is done.
+    The open flows close when the old handlers are dropped: immediately, or after a task that
+    uses them.
     """
     return [each.fresh() for each in handlers]
 
 
 def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:
-    """The machine of stages on top of another machine."""
+    """Build the machine of stages on top of `upstream`."""
     for call in calls:
         upstream = call.build(upstream)
     assert upstream is not None
@@ -252,7 +255,7 @@ def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Mac
 
 
 class _Taken(int):
-    """How many of the items at hand were taken, in place of a position."""
+    """The number of items taken, in place of a position."""
 
 
 def items_machine(
@@ -262,14 +265,15 @@ def items_machine(
     positions: Callable[[int], Position] | None = None,
     end: Position | None = None,
 ) -> Machine[Any]:
-    """A machine of items at hand, entered at the first of them.
+    """Return a machine that yields the items of a list, from the first on.
 
     Args:
         items: The items.
-        epoch: The epoch of all of them.
-        share: Where they stand among those of all ranks.
-        positions: After so many of the items; a worker doesn't know them, and has numbers.
-        end: Where upstream has ended, if it has.
+        epoch: The epoch of all items.
+        share: Their share of the items of all ranks.
+        positions: Function from a number of items to the position after them. None in a
+            worker, which doesn't know positions and uses numbers.
+        end: Position of the upstream end, if upstream has ended.
     """
 
     positions = positions or _Taken

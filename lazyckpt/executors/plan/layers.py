@@ -1,4 +1,4 @@
-"""Positions of stages that make any number of items of each one: whose part is whose."""
+"""Positions of item-wise stages: which part of a position belongs to which stage."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lazyckpt.executors.plan.handlers import build_machine
 
 
 class Layers:
-    """Item-wise stages on a machine with random access, and whose part of a position is whose.
+    """Item-wise stages on a machine with random access, with the parts of their positions.
 
-    A stage that keeps a part of its own, as `flat_map` does, is a layer: its position is
-    `(place, own)`, where the place is that just before its current item. So whoever begins
-    at an item has the positions of a flow from the beginning.
+    A stage with a position of its own, such as `flat_map`, is a layer: its position is
+    `(place, own)`, and `place` is the upstream position just before its current item. So a flow
+    that starts at any item has the same positions as a flow from the beginning.
 
     Attributes:
-        upstream: What the stages are on.
-        calls: The stages.
-        depth: How many layers there are.
+        upstream: The machine with random access.
+        calls: The item-wise stages.
+        depth: Number of layers.
     """
 
     def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
@@ -34,13 +34,13 @@ class Layers:
         self.depth = len(self._layers)
 
     def place(self, position: Position) -> Position:
-        """Where upstream is: before the item that the position is amid, or behind the last one."""
+        """Return the upstream part: before the item in progress, or after the last item."""
         for _ in self._layers:
             position = position[0]
         return position
 
     def begin(self, place: Position) -> Position:
-        """The position where nothing has come of the item at a place upstream."""
+        """Return the position before any output of the item at an upstream position."""
         epoch, position = self.upstream.epoch(place), place
         for machine in self._layers:
             position = (position, *machine.init(epoch)[1:])

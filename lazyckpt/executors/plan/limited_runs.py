@@ -1,4 +1,4 @@
-"""A run of items upstream, as a worker reads it part by part."""
+"""A run of input items, which a worker reads part by part."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lazyckpt.failures.skipping import apart
 
 
 class LimitedRun(Reading):
-    """A run of so many items upstream, as it is read."""
+    """Reads the outputs of a number of input items."""
 
     def __init__(self, layers: Layers, position: Position, count: int, *, is_last: bool) -> None:
-        """Begin with it.
+        """Open the run.
 
         Args:
             layers: The stages.
-            position: Where it begins.
-            count: How many items upstream it has.
-            is_last: Whether no stage comes behind these, which may ask for `befores`.
+            position: Position to start from.
+            count: Number of input items.
+            is_last: If True, no stage follows these; a later stage may ask for `befores`.
         """
         self._upstream, self._count = layers.upstream, count
-        self._is_amid = layers.depth > 0  # of an item, once one was made
+        self._is_amid = layers.depth > 0  # after any output, an input item is in progress
         self._taken: Callable[[], int] = int
         calls, skip_log = apart(layers.calls)
         limited = layers.upstream._replace(flow=self._limited, item=None, view=None)
@@ -38,11 +38,11 @@ class LimitedRun(Reading):
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether another run can go on from where this is."""
+        """Whether a new run can continue from the current position."""
         return not isinstance(self.positions.last, InvalidState)
 
     def read(self, items: list[Any], count: int, deadline: float = inf) -> bool:
-        """Read on while items come in lists, which takes one position for each of these."""
+        """Read items; as long as they come in blocks, take one position per block."""
         flow = self.flow
         while self._skip_log is None and flow.has_blocks:
             begun = len(items)
@@ -56,16 +56,16 @@ class LimitedRun(Reading):
                 if len(items) == count or perf_counter() > deadline:
                     return True
             if next_walk(flow) is None:
-                self._stream = iter(flow)  # which changes where blocks run a user's code
+                self._stream = iter(flow)  # it differs once blocks run a user's code
                 break
         return super().read(items, count, deadline)
 
     def left(self) -> int:
-        """How many items are left to another part, once this one is cut."""
+        """Return the number of input items left for the next part, if this part ends here."""
         return self.missing() + self._is_amid
 
     def missing(self) -> int:
-        """How many items have not been taken."""
+        """Return the number of input items that haven't been read."""
         return self._count - self._taken()
 
     def _limited(self, position: Position) -> Flow[Any]:

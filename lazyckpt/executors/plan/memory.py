@@ -1,10 +1,9 @@
-"""What workers hold ahead, at most, in words."""
+"""Describe the most memory that prefetched items use."""
 
 from __future__ import annotations
 
 from textwrap import wrap
 
-from lazyckpt.core.checks import plural
 from lazyckpt.core.show import WIDTH
 from lazyckpt.executors.plan.runs import PART_BYTES
 from lazyckpt.executors.plan.segments import Segment, all_segments
@@ -12,41 +11,40 @@ from lazyckpt.executors.plan.tasks import CHUNK_BYTES, CHUNK_ITEMS, READY_BYTES
 
 
 def with_count(where: str, ahead: int) -> str:
-    """A place, and how many items are made or being made there that nobody has asked for."""
-    items = plural(ahead, "item") if ahead else "nothing"
-    return f"{where}; {items} ahead"
+    """Return a place with the most items that are prefetched there."""
+    return f"{where}; prefetch {ahead:,}" if ahead else f"{where}; no prefetch"
 
 
 def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: bool) -> str:
-    """What the counts of items leave open, as one sentence.
+    """Describe, in one sentence, the memory that the counts of items don't show.
 
     Args:
-        segments: Those of the pipeline.
-        buffer_size: Items to have ready.
-        slots: Of shared memory, that a worker has; 0 where there is none.
-        is_gated: Whether nothing is made that nobody waits for.
+        segments: The segments of the pipeline.
+        buffer_size: Number of items to hold ready.
+        slots: Number of shared memory slots per worker; 0 if there is no shared memory.
+        is_gated: If True, compute only items that the consumer waits for.
     """
     found = ["stages have their own buffers"]
     if is_gated:
-        found.append("so much is ahead only within run.allow_buffering")
+        found.append("items are prefetched only within run.allow_buffering")
     else:
         found.append(
-            f"items below {_size(CHUNK_BYTES)} come in chunks of {_size(CHUNK_BYTES)} "
-            f"and {CHUNK_ITEMS:,} items at most, 3 for each worker and 2 more, and {buffer_size} "
-            "items besides"
+            f"items below {_size(CHUNK_BYTES)} travel in chunks of at most {_size(CHUNK_BYTES)} "
+            f"and {CHUNK_ITEMS:,} items, with 3 chunks per worker, 2 more chunks, and "
+            f"{buffer_size} more items"
         )
     inside = [*all_segments(segments)]
     if any(each.kind == "runs" for each in inside):
         found.append(
-            f"what comes of an item, in parts of {_size(PART_BYTES)} or one item, with "
-            f"{_size(READY_BYTES)} for each worker"
+            f"the outputs of one input travel in parts of at most {_size(PART_BYTES)} or one item, "
+            f"with {_size(READY_BYTES)} per worker"
         )
     if any(each.parts for each in inside):
-        found.append("pipelines that are joined share what is ahead, and have one item each")
+        found.append("joined pipelines share these limits, with at least one item each")
     if slots:
         found.append(
-            f"large arrays and messages lie in {slots} slots of shared memory for each worker, "
-            "as large as its largest message"
+            f"large arrays and messages lie in {slots} slots of shared memory per worker, "
+            "each as large as the worker's largest message"
         )
     return "\n  ".join(wrap("memory: " + "; ".join(found), WIDTH))
 

@@ -1,4 +1,4 @@
-"""Positions of a stream that is read ahead: all of them, or some and how to find the others."""
+"""Positions of a stream that is read ahead: all of them, or some and a way to find the others."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lazyckpt.failures.marks import behind_others
 
 
 class Positions:
-    """The positions before some items and after each, of which some were noted.
+    """The positions before some items and after each item; only some of them are noted.
 
-    Where items came in blocks, the others are found by the last number of a position, which
-    counts the items of a block. Of other streams a `Rereader` finds them.
+    If items came in blocks, the other positions follow from the last number of a position,
+    which counts the items of a block. For other streams, a `Rereader` finds them.
 
     Attributes:
-        befores: By the number of an item, from 1 on, the position just before it, where that is
-            not the one after the item before: some were dropped between them.
-        recorded: What was recorded of each pipeline that is joined, if it was.
+        befores: The position just before an item, by the item's number from 1 on, if it isn't
+            the position after the previous item because records were dropped in between.
+        recorded: The records of joined pipelines, if they were recorded.
     """
 
     def __init__(self, start: Any) -> None:
@@ -32,33 +32,33 @@ class Positions:
         self.recorded: Any = None
 
     def note(self, count: int, position: Any) -> None:
-        """Note the position after so many items, or the error of taking it."""
+        """Note the position after `count` items, or the error of taking it."""
         self._counts.append(count)
         self._noted.append(position)
 
     @property
     def last(self) -> Any:
-        """The one that was noted last."""
+        """The position that was noted last."""
         return self._noted[-1]
 
     def noted(self, given: int) -> tuple[int, Any]:
-        """Of those noted after so many items or fewer the last one, and after how many."""
+        """Return the last position noted after at most `given` items, and its number of items."""
         number = bisect_right(self._counts, given) - 1
         return self._counts[number], self._noted[number]
 
     def behind(self, numbers: Mapping[int, int]) -> Positions:
-        """The same where each stage has left out so many records before."""
+        """Return the same positions, given the number of records each stage skipped before."""
         found = copy(self)
         found._numbers = numbers
         return found
 
     def before(self, number: int) -> Position | None:
-        """The position just before an item, where that is in `befores`."""
+        """Return the position just before an item if it is in `befores`."""
         found = self.befores.get(number)
         return None if found is None else behind_others(found, self._numbers)
 
     def __getitem__(self, given: int) -> Any:
-        """The position after so many items."""
+        """Return the position after `given` items."""
         number = bisect_left(self._counts, given)
         position, left = self._noted[number], self._counts[number] - given
         if isinstance(position, InvalidState):
@@ -68,10 +68,11 @@ class Positions:
 
 
 class Places:
-    """Where some items are.
+    """The positions of some items.
 
     Attributes:
-        after: Gives the position after so many of them, or the error of taking it.
+        after: Function from a number of items to the position after them, or to the error of
+            taking it.
     """
 
     def __init__(
@@ -79,34 +80,35 @@ class Places:
         after: Callable[[int], Any],
         before: Callable[[int], Position | None] = lambda number: None,
     ) -> None:
-        """Note how positions are found.
+        """Store how positions are found.
 
         Args:
-            after: As the attribute.
-            before: Gives the position just before an item, by its number from 1 on; None if
-                that is the one after the item before it.
+            after: The attribute.
+            before: Function from an item's number, from 1 on, to the position just before it;
+                None if that is the position after the previous item.
         """
         self.after, self._before = after, before
 
     def before(self, number: int) -> Position:
-        """The position just before an item, by its number from 1 on."""
+        """Return the position just before an item, by its number from 1 on."""
         found = self._before(number)
         return raise_or_position(self.after(number - 1)) if found is None else found
 
 
 def always(position: Position) -> Places:
-    """The same position after any number of items."""
+    """Return places with the same position after any number of items."""
     return Places(lambda given: position)
 
 
 class Rereader:
-    """Finds positions between two known ones, by going through those from the first one on.
+    """Finds positions between two known ones, by stepping from the first one on.
 
-    For the next position of the same chunk it goes on from where it is. It makes no items,
-    and so calls none of the user's functions.
+    For a later position of the same chunk it continues from its current position. It computes
+    no items, and so calls none of the user's functions.
 
     Attributes:
-        is_counting: Whether it finds those of any stream, and not only of what was recorded.
+        is_counting: If True, it finds the positions of any stream; otherwise only positions
+            of a stream that was recorded.
     """
 
     def __init__(
@@ -114,23 +116,24 @@ class Rereader:
         counting: Machine[None] | None = None,
         replay: Callable[[Any, Position], Flow[None]] | None = None,
     ) -> None:
-        """Find positions, if any are not known.
+        """Prepare to find positions. Without arguments, all positions must be known.
 
         Args:
-            counting: Gives the same positions, and no items.
-            replay: Gives a flow of that kind, from a position on, by what was recorded behind it.
+            counting: Machine with the same positions, and no items.
+            replay: Function that returns such a flow, from the records after a position and
+                the position.
         """
         self._counting, self._replay = counting, replay
         self.is_counting = counting is not None
         self._open: tuple[Position, int, Flow[None]] | None = None
 
     def after(self, positions: Positions, given: int) -> Any:
-        """The position after so many items, or the error of taking it."""
+        """Return the position after `given` items, or the error of taking it."""
         place, position = positions.noted(given)
         return position if place == given else try_snapshot(self._at(positions, given))
 
     def _at(self, positions: Positions, given: int) -> Flow[Any]:
-        """A flow that has given so many items."""
+        """Return a flow that has yielded `given` items."""
         place, found = positions.noted(given)
         start = raise_or_position(found)
         opened, self._open = self._open, None  # so that an interrupt leaves none half read
@@ -148,14 +151,14 @@ class Rereader:
         return self._replay(recorded, start)
 
     def close(self) -> None:
-        """Close what it reads from."""
+        """Close the open flow."""
         opened, self._open = self._open, None
         if opened is not None:
             close_stream(opened[2])
 
 
 def try_snapshot(flow: Flow[Any]) -> Any:
-    """The flow's position, or the error of taking it, for `raise_or_position` to raise."""
+    """Return the flow's position, or the error of taking it, for `raise_or_position` to raise."""
     try:
         return flow.snapshot()
     except InvalidState as error:
@@ -163,7 +166,7 @@ def try_snapshot(flow: Flow[Any]) -> Any:
 
 
 def raise_or_position(found: Any) -> Position:
-    """A position that `try_snapshot` took; raises the error if it is one."""
+    """Return a position that `try_snapshot` returned, or raise the error that it returned."""
     if isinstance(found, InvalidState):
         raise found
     return found

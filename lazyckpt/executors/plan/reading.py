@@ -1,4 +1,4 @@
-"""A flow as it is read ahead, part by part, and what is known of each part."""
+"""Read a flow ahead, part by part, and note the positions of each part."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Reading:
     """Reads a flow, part by part.
 
     Attributes:
-        flow: Gives the items.
-        positions: Those of this part's items.
-        skipped: What was left out of this part, and after how many items.
+        flow: The flow that yields the items.
+        positions: The positions of this part's items.
+        skipped: The records skipped in this part, each with the number of items before it.
     """
 
     def __init__(
@@ -31,16 +31,16 @@ class Reading:
         has_befores: bool = False,
         is_strict: bool = False,
     ) -> None:
-        """Note how the flow is to be read.
+        """Prepare to read a flow.
 
         Args:
-            flow: Gives the items.
-            skip_log: Where what is left out is logged.
-            is_counted: Whether positions are found by counting: only the first and the last
-                of a part are noted.
-            has_befores: Whether to note the positions just before items.
-            is_strict: Whether a position that can't be taken is an error of its item. Else that
-                is kept, for nobody may ever ask for it.
+            flow: The flow that yields the items.
+            skip_log: Log of the records that the flow skips.
+            is_counted: If True, positions are found by counting, so only the first and the
+                last position of a part are noted.
+            has_befores: If True, also note the position just before each item.
+            is_strict: If True, an error of taking a position is raised at its item. Otherwise
+                the error is kept in place of the position, which may never be needed.
         """
         if has_befores and flow.before is None and flow.noting is not None:
             flow = flow.noting()
@@ -48,15 +48,15 @@ class Reading:
         self._stream = iter(flow)
         self._is_counted, self._is_strict = is_counted, is_strict
         self._before = flow.before if has_befores else None
-        self._last: Position = None  # after the item before, where this had one
+        self._last: Position = None  # after the previous item; None before the first
 
     def begin_part(self) -> None:
-        """Begin with no items, from where this is: before each part."""
+        """Start a part, with no items, at the current position."""
         self.positions = Positions(try_snapshot(self.flow))
         self.skipped: list[tuple[int, SkipRecord]] = []
 
     def read(self, items: list[Any], count: int, deadline: float = inf) -> bool:
-        """Add to this part's items until there are so many, or it is late; False at the end."""
+        """Add items until there are `count`, or until the deadline; return False at the end."""
         if self._is_counted and deadline == inf:
             items.extend(islice(self._stream, count - len(items)))  # keeps those before an error
             goes_on = len(items) == count
@@ -64,7 +64,7 @@ class Reading:
             goes_on = self._read_singly(items, count, deadline)
         if not goes_on:
             self._add_skipped(len(items))
-        elif self._is_counted:  # not at the end, where the stream has another place
+        elif self._is_counted:  # not at the end, where the stream has a different position
             self.positions.note(len(items), try_snapshot(self.flow))
         return goes_on
 
@@ -92,7 +92,7 @@ class Reading:
         return len(items) == count
 
     def _note_before(self, number: int, position: Position) -> None:
-        """Note the position just before an item, if it isn't the one after the item before."""
+        """Note the position just before an item, if it isn't the one after the previous item."""
         if position != self._last:
             self.positions.befores[number] = position
 

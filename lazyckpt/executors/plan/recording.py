@@ -1,4 +1,4 @@
-"""Positions of a pipeline as it was read, kept to go through once more without its items."""
+"""Record the positions of a pipeline as it is read, to replay them without its items."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lazyckpt.executors.plan.positions import raise_or_position, try_snapshot
 
 
 class Recorded(NamedTuple):
-    """What a flow has gone through.
+    """The positions that a flow has passed.
 
     Attributes:
-        positions: That after each item.
-        end: That of its end, if it has ended.
+        positions: The position after each item.
+        end: The position at the end, in a list that is empty before the end.
     """
 
     positions: list[Any]
@@ -25,23 +25,23 @@ class Recorded(NamedTuple):
 
 
 class Recorder:
-    """Records the positions of a pipeline in one place, and goes through them in another."""
+    """Records the positions of a pipeline in one process, and replays them in a different one."""
 
     def __init__(self) -> None:
         self._recorded: list[Recorded] = []
         self._replayed: Iterator[Recorded] = iter(())
 
     def forget(self) -> None:
-        """Begin once more, with flows that are yet to be opened."""
+        """Forget the recorded positions; record the flows that are opened from now on."""
         self._recorded = []
 
     def take(self) -> list[Recorded]:
-        """What was recorded since the last call, of one flow after another."""
+        """Return the records since the last call, one per flow."""
         found, self._recorded = self._recorded, [Recorded([], [])]
         return found
 
     def recorded(self, machine: Machine[Any]) -> Machine[Any]:
-        """The machine, one flow of which is open at a time, with its positions recorded."""
+        """Return the machine with its positions recorded. One flow is open at a time."""
 
         def flow(position: Position) -> Flow[Any]:
             found = machine.flow(position)
@@ -58,11 +58,11 @@ class Recorder:
         return machine._replace(flow=flow, item=None, view=None)
 
     def load(self, recorded: Sequence[Recorded]) -> None:
-        """Have what was taken gone through by the next flows."""
+        """Load records of `take`, for the next flows to replay."""
         self._replayed = iter(recorded)
 
     def replayed(self, machine: Machine[Any]) -> Machine[Any]:
-        """The machine with the positions that are loaded, and None for each item."""
+        """Return the machine with the loaded positions, and None in place of each item."""
 
         def flow(position: Position) -> Flow[None]:
             positions, end = next(self._replayed, Recorded([], []))

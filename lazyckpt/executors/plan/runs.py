@@ -1,8 +1,8 @@
-"""Runs of items, of each of which stages make any number: by workers, run by run.
+"""Runs of input items: workers apply stages that yield any number of outputs per input.
 
-What such stages make of an item depends on nothing before it. So a worker can
-begin anywhere upstream, where that has random access; it opens a file, splits,
-parses and filters it, and sends what came of it in parts of bounded size.
+The outputs of an input don't depend on the inputs before it. So with random access upstream, a
+worker can start at any input: it opens a file, splits, parses and filters it, and sends the
+outputs in parts of bounded size.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from lazyckpt.executors.plan.limited_runs import LimitedRun
 from lazyckpt.executors.plan.tasks import ANY, ChunkSizer, Task, TaskGenerator, Tasks
 from lazyckpt.failures.marks import without_marks
 
-_PART_SECONDS = 0.1  # what making a part may take, beyond its last item
-PART_BYTES = 1 << 20  # what it may fill
-_RUN_BYTES = 1 << 24  # the same, where another worker would have to begin anew
-_LOOKS = 16  # times as many items, when their size is looked at again
+_PART_SECONDS = 0.1  # time limit of a part, not counting its last item
+PART_BYTES = 1 << 20  # size limit of a part
+_RUN_BYTES = 1 << 24  # size limit if a different worker would have to start the run again
+_LOOKS = 16  # factor by which the number of items grows before their size is measured again
 _OPEN = 16  # flows that a worker keeps open
 
 
 class ItemRun(NamedTuple):
-    """A task: to make what comes of items upstream.
+    """A task: compute the outputs of a number of input items.
 
     Attributes:
-        position: Where to begin.
-        upstream: How many items upstream that is, with the one that the position is amid.
-        most: How many items a part may have.
-        in_parts: Whether its worker is asked for the next part, so that parts may be small.
+        position: Position to start from.
+        upstream: Number of input items, including the item in progress at the position.
+        most: The most outputs that a part may have.
+        in_parts: If True, the same worker is asked for the next part, so parts may be small.
     """
 
     position: Position
@@ -48,7 +48,7 @@ class ItemRun(NamedTuple):
 
 
 class RunReader(Handler):
-    """Makes what comes of a run of items; what is left of it, with the next task."""
+    """Computes the outputs of a run, part by part; the next task continues the run."""
 
     def __init__(self, calls: tuple[Call, ...], seekable: int, *, is_last: bool) -> None:
         self.calls, self._seekable, self._is_last = calls, seekable, is_last
@@ -57,7 +57,7 @@ class RunReader(Handler):
 
     def __reduce__(self) -> tuple[Any, ...]:
         upstream = self._layers.upstream
-        upstream.check(upstream.init(0))  # that the data are those it will be made of
+        upstream.check(upstream.init(0))  # before pickling: the source's data haven't changed
         return partial(RunReader, is_last=self._is_last), (self.calls, self._seekable)
 
     def fresh(self) -> RunReader:
@@ -90,7 +90,7 @@ class RunReader(Handler):
 
 
 def _is_cut(opened: LimitedRun, items: list[Any], run: ItemRun, begun: float) -> bool:
-    """Read items until a part is full; whether it is that, and not the end."""
+    """Read items until a part is full; return whether it is, or False at the end of the run."""
     fitting, look = run.most, 1
     fill, deadline = _RUN_BYTES, inf
     if run.in_parts:
@@ -107,17 +107,17 @@ def _is_cut(opened: LimitedRun, items: list[Any], run: ItemRun, begun: float) ->
 
 
 def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
-    """Generate tasks for a `RunReader`: each begins at an item upstream.
+    """Return a generator of tasks for a `RunReader`: each starts at an input item.
 
     Args:
         layers: The stages.
-        in_parts: If True, the worker of one part makes the next one too.
+        in_parts: If True, the worker of a part also computes the next part.
     """
     skip = layers.upstream.skip
     assert skip is not None
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
-        if sizer.fixed and layers.depth:  # what comes of an item may be as much as a file has
+        if sizer.fixed and layers.depth:  # an input may have as many outputs as a file has rows
             sizer.size = 1
         position, _ = without_marks(position)
         place = layers.place(position)

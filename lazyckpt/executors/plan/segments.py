@@ -1,4 +1,4 @@
-"""Cut a pipeline into segments: what workers can do, and what runs in one place."""
+"""Split a pipeline into segments: stages that workers can run, and stages that run in order."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ class Segment(NamedTuple):
     """Consecutive stages that run together.
 
     Attributes:
-        kind: "chunks" where workers read from positions of their own, "runs" where they
-            make what comes of a run of items, "items" where they work item by item,
-            "local" where one place has to do all of it, "chosen" of what is joined where
-            workers make what is taken of it, item by item behind what joins it.
+        kind: How the segment runs.
+            "chunks": workers read from positions of their own.
+            "runs": workers compute the outputs of runs of input items.
+            "items": workers run the stages item by item.
+            "local": one process runs the stages in order.
+            "chosen": a joined pipeline; after the join, workers compute the items chosen.
         calls: The stages.
-        parts: Of a local one that begins with what joins pipelines, the segments of each.
-        seekable: Of runs, how many of the stages have random access.
+        parts: The segments of each joined pipeline, if a local segment begins with a join.
+        seekable: For "runs", the number of stages that have random access.
     """
 
     kind: Literal["chunks", "runs", "items", "local", "chosen"]
@@ -40,37 +42,37 @@ class Segment(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether workers do nothing of it."""
+        """Whether workers run none of it."""
         return self.kind == "local" and not self.parts
 
     @property
     def has_tasks(self) -> bool:
-        """Whether workers have tasks of its own."""
+        """Whether workers have tasks for this segment."""
         return self.kind not in ("local", "chosen")
 
     @property
     def whole_calls(self) -> tuple[Call, ...]:
-        """The stages; one that is taken apart comes with its first part."""
+        """The stages; a stage that is split belongs to the segment with its first part."""
         first = [call for call in self.calls if not (isinstance(call, _Half) and call.is_last)]
         return tuple(map(_whole, first))
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The stages as they are shown; of a composite that is taken apart, those inside."""
+        """The stages as text; in place of a composite that is split, the stages inside."""
         calls = [call for call in self.calls if not call.covers]
-        if self.parts:  # which have lines of their own
+        if self.parts:  # the joined pipelines have lines of their own
             calls[0] = without_pipelines(calls[0])
         shown = [call.shown if isinstance(call, _Half) else repr(call) for call in calls]
         return tuple(filter(None, shown))
 
 
 def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segment]:
-    """The segments of a pipeline, in order.
+    """Split a pipeline into segments, in order.
 
     Args:
         chain: The pipeline.
-        workers: How many workers there are.
-        can_stream: Whether one worker can read a stream from end to end.
+        workers: Number of workers.
+        can_stream: If True, one worker can read a stream from end to end.
     """
     whole = [Segment("chunks", chain.calls)]
     if chain.machine.skip is not None:
@@ -82,20 +84,20 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
 
 
 def all_segments(segments: list[Segment]) -> Iterator[Segment]:
-    """Segments, and those of their parts before each."""
+    """Yield segments, each after the segments of its parts."""
     for segment in segments:
         yield from all_segments(list(itertools.chain.from_iterable(segment.parts)))
         yield segment
 
 
 def is_stream(chain: Chain, segments: list[Segment]) -> bool:
-    """Whether one worker reads a pipeline from end to end."""
+    """Return whether one worker reads a pipeline from end to end."""
     is_one = len(segments) == 1 and segments[0].kind == "chunks"
     return is_one and chain.machine.skip is None
 
 
 def needs_reader(segments: list[Segment]) -> bool:
-    """Whether something has to read what workers make, or that from which they make it."""
+    """Return whether a thread or process has to run stages in order, next to the workers."""
     return len(segments) > 1 or segments[0].kind == "local"
 
 
@@ -134,9 +136,9 @@ def _split(chain: Chain) -> list[Segment]:
 
 
 def _dealt(chain: Chain) -> int:
-    """How many stages come after a mixture up to the `shard` that deals it; 0 if none does.
+    """Count the stages after a mixture up to the `shard` that deals it; 0 if there is none.
 
-    Without workers the mixture makes no item of another rank there either.
+    Without workers, the mixture computes no items of other ranks there either.
     """
     first, *others = zip(chain.calls, chain.machines, strict=True)
     for number, (call, machine) in enumerate(others if first[0].name == "mix" else (), 1):
@@ -148,13 +150,13 @@ def _dealt(chain: Chain) -> int:
 
 
 def _leading_stages(chain: Chain) -> tuple[int, int]:
-    """How many of the first stages have random access; and with those that go item by item."""
+    """Count the first stages with random access, and these plus the item-wise stages after them."""
     pairs = list(zip(chain.calls, chain.machines, strict=True))
     seekable = next((n for n, (_, each) in enumerate(pairs) if each.skip is None), len(pairs))
     end, has_left_out = seekable, False
     while seekable and end < len(pairs) and _is_itemwise(*pairs[end]):
         call, machine = pairs[end]
-        if machine.owns and has_left_out:  # what is left out before it has no place within it
+        if machine.owns and has_left_out:  # its position has no room for records skipped before
             break
         has_left_out = has_left_out or leaves_out(call)
         end += 1
@@ -162,18 +164,18 @@ def _leading_stages(chain: Chain) -> tuple[int, int]:
 
 
 def _is_itemwise(call: Call, machine: Machine[Any]) -> bool:
-    """Whether what a stage makes of an item depends on nothing before it."""
+    """Return whether a stage's outputs of an item don't depend on the items before it."""
     found = call.combinator
     if leaves_out(call):
-        return bool(call.arguments["most"] == inf)  # in a row
+        return bool(call.arguments["most"] == inf)  # no limit on errors in a row
     return found.itemwise or (found.pointwise and not machine.owns) or call.covers > 0
 
 
-_DATA = {list, tuple, range, int, float, str, bool, type(None), np.ndarray}  # and no subclass
+_DATA = {list, tuple, range, int, float, str, bool, type(None), np.ndarray}  # not subclasses
 
 
 def takes_time(calls: tuple[Call, ...]) -> bool:
-    """Whether stages do more than look up what is in memory."""
+    """Return whether stages do more than look up items in memory."""
     return any(
         any(takes_time(each.calls) for each in call.chains)
         or any(not is_pipelines(v) and type(v) not in _DATA for v in call.arguments.values())
@@ -182,18 +184,18 @@ def takes_time(calls: tuple[Call, ...]) -> bool:
 
 
 def shown_stage(call: Call) -> str:
-    """A stage as it is shown where the pipelines that it joins are shown apart."""
+    """Return a stage as text, without the pipelines that it joins."""
     return repr(without_pipelines(call))
 
 
 def is_shared(segments: list[Segment], call: Call) -> bool:
-    """Whether workers do a stage beside each other."""
+    """Return whether workers run a stage in parallel."""
     shared = [each for each in all_segments(segments) if each.kind != "local"]
     return any(_whole(each) is call for segment in shared for each in segment.calls)
 
 
 def without_pipelines(call: Call) -> Call:
-    """A stage to be shown, its pipelines as "..."."""
+    """Return a stage to show, with "..." in place of its pipelines."""
     parameters = call.combinator.signature.parameters
     made: dict[str, Any] = {}
     for name, value in call.arguments.items():
@@ -203,10 +205,8 @@ def without_pipelines(call: Call) -> Call:
     return call.replaced(**made)
 
 
-def _halves(
-    call: Call, is_unmade: Callable[[Call, Chain], bool] = is_chosen
-) -> Iterator[Call]:
-    """A stage; or two, if workers do the second: its function that collates, or its choices."""
+def _halves(call: Call, is_unmade: Callable[[Call, Chain], bool] = is_chosen) -> Iterator[Call]:
+    """Yield a stage or, if workers can run its `collate` or compute its choices, two halves."""
     name = next((name for name, role in call.functions.items() if role == "collate"), "")
     if name and not is_copying(call.arguments[name]):
         collating, function = registry["map"], call.arguments[name]
@@ -225,18 +225,18 @@ def _whole(call: Call) -> Call:
 
 
 class _Half(Call):
-    """A part of a stage, which errors name as a whole.
+    """One of two parts of a stage. Errors name the whole stage.
 
     Attributes:
-        whole: What it is a part of.
-        is_last: Whether it is the second part.
+        whole: The stage.
+        is_last: If True, this is the second part.
     """
 
     __slots__ = ("_name", "is_last", "whole")
 
     whole: Call
     is_last: bool
-    _name: str  # of the function that is apart, if one is
+    _name: str  # of the function in the second part; "" if the second part computes choices
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class _Half(Call):
 
     @property
     def shown(self) -> str:
-        """As a part: `batch(2, collate=...)` or `collate=stack`; nothing behind a choice."""
+        """The part as text: `batch(2, collate=...)`, `collate=stack`, or "" after a choice."""
         if not self._name:
             return "" if self.is_last else repr(without_pipelines(self.whole))
         if not self.is_last:
@@ -272,7 +272,7 @@ class _Half(Call):
         return repr(self.whole)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        public = self.combinator.public  # which pickles by reference
+        public = self.combinator.public  # a function, pickled by reference
         return _half, (self.whole, public, self.arguments, self._name, self.is_last)
 
 
@@ -281,7 +281,7 @@ def _half(whole: Call, public: Any, arguments: dict[str, Any], name: str, is_las
 
 
 class _Elsewhere(Shown):
-    """In place of what runs elsewhere."""
+    """A placeholder for an argument that is shown elsewhere."""
 
     def __repr__(self) -> str:
         return "..."

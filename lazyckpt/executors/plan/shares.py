@@ -1,7 +1,7 @@
-"""How much of what is kept ready belongs to each of several pipelines that are joined.
+"""Divide the buffer of prefetched items among joined pipelines.
 
-Where what joins them chooses by its own numbers, as a `mix` does, those say which of
-them the next items come from: of these so many are kept ready, and no others.
+If the join chooses by its own random numbers, as `mix` does, the next choices are known. Each
+pipeline then prefetches exactly the items that will be chosen.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import ENDLESS, make_ticks, remaining
 from lazyckpt.core.machine import Machine
 
-_NEAR = 1 << 10  # items whose choices are known one by one; further away by their proportions,
-_SAMPLE = 1 << 12  # which are those of so many
-_HOLDS = 1 << 16  # and are the same until so many items were given
-_BLOCK = 1 << 8  # choices that are read at once
+_NEAR = 1 << 10  # the next choices are counted exactly up to here, and beyond by proportion
+_SAMPLE = 1 << 12  # choices from which the proportions are computed
+_HOLDS = 1 << 16  # items after which the proportions are computed again
+_BLOCK = 1 << 8  # choices to read per call
 _NONE = np.empty(0, np.int32)
 
 
 class Filled(Protocol):
-    """Makes items ahead."""
+    """Prefetches items."""
 
     def fill(self) -> None:
-        """Have as many made as should be ready."""
+        """Submit tasks until enough items are on their way."""
 
 
 class Share:
-    """What a pipeline has of what is kept ready: all of it, or a part beside others."""
+    """A pipeline's share of the buffer: all of it, or a part if the pipeline is joined."""
 
     def __init__(self, joined: Joined | None = None, number: int = 0) -> None:
         self._joined, self._number = joined, number
 
     def of(self, items: float) -> float:
-        """How many of the next items are this pipeline's."""
+        """Return how many of the next items belong to this pipeline."""
         return items if self._joined is None else self._joined.of(self._number, items)
 
     def fraction(self) -> float:
-        """The same of one item, in the long run."""
+        """Return this pipeline's share of all items in the long run."""
         return max(self.of(_SAMPLE), 1) / _SAMPLE if self._joined else 1
 
     def hold(self, filled: Filled, *, may_wait: bool) -> None:
-        """Note who makes items of this pipeline, and whether it may wait for others to do so."""
+        """Register a prefetcher of this pipeline, and whether it may wait for other prefetchers."""
         if self._joined is not None:
             self._joined.hold(self._number, filled, may_wait=may_wait)
 
     def fill_others(self, items: float) -> None:
-        """Have made what comes within the next items and is other pipelines'."""
+        """Submit tasks of the other pipelines for their items among the next ones."""
         if self._joined is not None:
             self._joined.fill(items)
 
 
 class Joined:
-    """Pipelines that are joined, and what joins them."""
+    """Joined pipelines, with the stage that joins them."""
 
     def __init__(self, outer: Share) -> None:
         self._outer = outer
-        self._open: dict[int, WeakSet[Filled]] = {}  # who makes their items
-        self._first: dict[int, WeakSet[Filled]] = {}  # of these, who waits for nobody
-        self._count = 0  # of the pipelines whose items somebody makes; 0 where it isn't known
+        self._open: dict[int, WeakSet[Filled]] = {}  # prefetchers by pipeline
+        self._first: dict[int, WeakSet[Filled]] = {}  # prefetchers that wait for no others
+        self._count = 0  # pipelines that have prefetchers; 0 if not counted yet
         self._choices: _Choices | None = None
 
     def part(self, number: int) -> Share:
-        """That of one of the pipelines."""
+        """Return the share of one of the pipelines."""
         return Share(self, number)
 
     def follow(self, machine: Machine[Any], plain: Machine[Any]) -> Machine[Any]:
-        """The machine that joins them, whose choices tell what they have to have ready.
+        """Return the joining machine; its choices decide the shares of the pipelines.
 
-        Those are asked of a `plain` one without workers, so that nothing holds itself.
+        The choices come from a `plain` machine without workers, to avoid reference cycles.
         """
         choices = plain.choices
 
@@ -87,7 +87,7 @@ class Joined:
             self._count, self._choices = 0, None
             if choices is None:
                 return machine.flow(position)
-            ticks = make_ticks()  # which hold nothing, so that there is no cycle
+            ticks = make_ticks()  # they hold no references, so there is no reference cycle
             found = machine.flow(position)
             self._choices = _Choices(partial(choices, position), lambda: ENDLESS - remaining(ticks))
             return Flow(compress(found, ticks), found.snapshot, taken=found.taken)
@@ -95,7 +95,7 @@ class Joined:
         return machine._replace(flow=flow)
 
     def of(self, number: int, items: float) -> float:
-        """How many of the next items are of this pipeline."""
+        """Return how many of the next items belong to a pipeline."""
         inside = self._outer.of(items)
         if self._choices is not None:
             return self._choices.count(number, inside)
@@ -104,7 +104,7 @@ class Joined:
         return inside / self._count
 
     def hold(self, number: int, filled: Filled, *, may_wait: bool) -> None:
-        """Note who makes items of a pipeline, and whether it may wait for others to do so."""
+        """Register a prefetcher of a pipeline, and whether it may wait for other prefetchers."""
         self._open.setdefault(number, WeakSet()).add(filled)
         if not may_wait:
             self._first.setdefault(number, WeakSet()).add(filled)
@@ -112,7 +112,7 @@ class Joined:
         self._outer.hold(filled, may_wait=True)
 
     def fill(self, items: float) -> None:
-        """Have made what comes within so many items, where that is known."""
+        """Submit tasks for the next items, if the choices are known."""
         if self._choices is None:
             return
         for number in self._choices.next_numbers(self._outer.of(items)):
@@ -121,7 +121,7 @@ class Joined:
 
 
 class _Choices:
-    """The choices of the next items: one by one those near, in proportion those far away."""
+    """The choices of the next items: exact for near items, by proportion for far ones."""
 
     def __init__(self, choices: Callable[[int], Iterator[int]], taken: Callable[[], int]) -> None:
         self._choices, self._taken = choices, taken
@@ -131,7 +131,7 @@ class _Choices:
         self._counts: Counter[int] = Counter()
 
     def count(self, number: int, items: float) -> float:
-        """How often a number is chosen for the next items."""
+        """Return how many of the next items a pipeline is chosen for."""
         if items < _NEAR:
             return int(np.count_nonzero(self._ahead(items) == number))
         if (place := self._taken()) >= self._holds_until:
@@ -140,8 +140,8 @@ class _Choices:
         return items * self._counts[number] / max(1, self._counts.total())
 
     def next_numbers(self, items: float) -> list[int]:
-        """The numbers chosen for the next items, the next first; none if they are hardly new."""
-        is_far = items >= _NEAR and self._told_until > 0  # so that each is often asked for itself
+        """Return the pipelines chosen for the next items, in order; none if few are new."""
+        is_far = items >= _NEAR and self._told_until > 0  # then each is often chosen anyway
         if is_far or self._taken() < self._told_until:
             return []
         ahead = self._ahead(min(items, _NEAR))
@@ -163,5 +163,5 @@ class _Choices:
 def _read(choices: Iterator[int], count: int) -> NDArray[np.int32]:
     try:
         return np.fromiter(islice(choices, count), np.int32)
-    except Exception:  # of a user's weights, or a control's items: it comes again in its place
+    except Exception:  # of a user's weights or control items: raised again at its own item
         return _NONE

@@ -1,4 +1,4 @@
-"""Tasks for workers, generated from a position on, and how many items each has."""
+"""Generate tasks for workers from a position on, and choose how many items each has."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from lazyckpt.executors.plan.reading import Reading
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
-_CHUNK_SECONDS = 32e-3  # what making a chunk may take
-CHUNK_BYTES = 1 << 18  # what it may fill
-READY_BYTES = 9 << 19  # what parts of runs may fill that are made ahead, by each worker
-SHARED_BYTES = 1 << 26  # what tasks that ranks share may fill, made or under way on all of them
+_CHUNK_SECONDS = 32e-3  # time limit of a chunk
+CHUNK_BYTES = 1 << 18  # size limit of a chunk
+READY_BYTES = 9 << 19  # size limit of the parts of runs that are computed ahead, per worker
+SHARED_BYTES = 1 << 26  # size limit of tasks that ranks share, done or in flight, in sum
 CHUNK_ITEMS = 1 << 14
 ANY = 1 << 60  # a number of items that is no limit
 _END: Any = object()
 Skip: TypeAlias = Callable[[Position, int], tuple[Position, int]]
-_FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
+_FIRST_ITEMS = 64  # items of the buffer to ask for while chunks still grow
 
 
 class ChunkSizer:
-    """How many items a task has: one at first, then as many as are small and quickly made.
+    """Chooses the number of items per task: one at first, then more if items are small and fast.
 
     Attributes:
-        size: Items that fit into a task.
-        most: The most items that the next task may have; of a run, that may come of it.
-        tail: How many tasks before the end they begin to shrink; 1 is never.
-        is_growing: Whether tasks are still far smaller than they will be.
+        size: Number of items that fit into a task.
+        most: The most items that the next task may have; for a run, the most outputs.
+        tail: Number of tasks before the end at which tasks begin to shrink; 1 means never.
+        is_growing: If True, tasks are still far smaller than they will be.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class ChunkSizer:
         share: Share,
         fixed: int = 0,
     ) -> None:
-        """Begin with one item a task.
+        """Begin with one item per task.
 
         Args:
-            workers: How many workers there are.
-            in_transit: How many large chunks may be on their way besides theirs.
-            buffer_size: Items to have ready.
-            is_gated: Whether nothing is made that nobody waits for.
-            share: What is this pipeline's of all of that.
-            fixed: Items of every task, whatever they take; 0 if there is no such number.
+            workers: Number of workers.
+            in_transit: Number of large chunks that may be in transit, plus one per worker.
+            buffer_size: Number of items to hold ready.
+            is_gated: If True, compute only items that the consumer waits for.
+            share: This pipeline's share of the limits.
+            fixed: Number of items of every task, whatever their size and time; 0 to adapt.
         """
         self.size, self.most = fixed or 1, ANY
         self.fixed = fixed
@@ -66,24 +66,30 @@ class ChunkSizer:
         self._workers, self._in_transit = workers, in_transit
         self._buffer_size, self._is_gated = buffer_size, is_gated
         self._share, self._fraction = share, 1.0
-        self._fitting = 1.0  # items of a task, if this had all workers and all memory
+        self._fitting = 1.0  # items per task, if this pipeline had all workers and all memory
         self.is_growing = not is_gated
         self._is_small = False
         self._bytes = CHUNK_BYTES / 8
 
     @property
     def count(self) -> int:
-        """Items of the next task."""
+        """The number of items of the next task."""
         return min(self.size, self.most)
 
     def observe(self, outcome: Outcome, count: int, reading: float = 0.0) -> None:
-        """Fit the size to what a task of so many items took, and the reading of what it got."""
+        """Adapt the size of tasks.
+
+        Args:
+            outcome: The outcome of a task.
+            count: Number of the task's items.
+            reading: Seconds spent reading the task's inputs.
+        """
         if not count or self._is_gated:
             return
-        if outcome.items:  # of those left out nobody knows the size
+        if outcome.items:  # the size of skipped items is unknown
             self._bytes = outcome.item_bytes * len(outcome.items) / count or 1
             self._is_small = self._bytes <= CHUNK_BYTES
-        # Of large ones no two: if they are alive together, each is made in memory that is new.
+        # Large items go alone: if two are alive together, each is allocated in new memory.
         small = CHUNK_BYTES / self._bytes
         quick = _CHUNK_SECONDS * count / (max(outcome.seconds, reading) or _CHUNK_SECONDS)
         self._fraction = self._share.fraction()
@@ -96,9 +102,9 @@ class ChunkSizer:
         self.size = max(1, min(int(fitting), 8 * self.size))
 
     def next(self, skip: Skip, position: Position) -> tuple[int, Position, int]:
-        """Return the size of the next task, the position after it, and how many items there are.
+        """Return the size of the next task, the position after it, and the items available.
 
-        Near the end tasks shrink, so that workers end at the same time.
+        Near the end tasks shrink, so that workers finish at the same time.
         """
         count = self.count
         if self.tail > 1:
@@ -107,17 +113,15 @@ class ChunkSizer:
         return count, *skip(position, count)
 
     def limit(self) -> int:
-        """Items to have under way, of those that come next.
-
-        Each pipeline that is joined has at least one.
-        """
+        """Return how many of this pipeline's items to have in flight; at least one."""
         return max(1, int(self._share.of(self.ahead())))
 
     def ahead(self) -> float:
-        """Items to have under way: the buffer, and chunks: one a worker, three if they are small.
+        """Return how many items to have in flight: the buffer plus one chunk per worker.
 
-        Of large ones there are those in transit besides. As long as chunks grow, few of
-        them: a buffer full of the first would take long.
+        There are three chunks per worker if they are small, and otherwise the chunks in
+        transit in addition. While chunks grow, the buffer is kept small: a full buffer of the
+        first, tiny chunks would be slow.
         """
         workers = self._workers
         chunks = 3 * workers if self._is_small else workers + self._in_transit
@@ -132,17 +136,17 @@ Tasks: TypeAlias = Generator["Task", None, None]
 
 
 class Task(NamedTuple):
-    """Work for a worker; or, if `payload` is None, the end.
+    """Work for a worker or, if `payload` is None, the end.
 
     Attributes:
         payload: The task as its handler takes it.
-        size: Number of items; of a run, items upstream.
-        after: The position after all of it; None if `places` or the outcome has it.
-        places: Those of its items. None if the outcome has them.
-        skipped: The records that were left out of the items to map, as in `Outcome`.
-        is_run: If True, a part of a run or the end of runs. Records left out in a run are
-            numbered from 0.
-        seconds: How long it took to read what the worker gets.
+        size: Number of items; for a run, the number of inputs.
+        after: The position after the task; None if `places` or the outcome has it.
+        places: The positions of its items; None if the outcome has them.
+        skipped: The records skipped among the items to map, as in `Outcome`.
+        is_run: If True, this is a part of a run or the end of runs. The records skipped in a
+            run are numbered from 0.
+        seconds: Time spent reading the task's inputs.
     """
 
     payload: Any
@@ -155,7 +159,7 @@ class Task(NamedTuple):
 
     @property
     def is_single(self) -> bool:
-        """Whether an error is that of its only item."""
+        """Whether the task has only one item, so that an error is of that item."""
         return self.size == 1 and getattr(self.payload, "most", 1) == 1
 
 
@@ -163,7 +167,7 @@ TaskGenerator = Callable[[Position, ChunkSizer], Tasks]
 
 
 def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
-    """Tasks for a `Reader` with random access: each has its own position."""
+    """Return a generator of tasks for a `Reader` with random access, each with its own position."""
     skip = machine.skip
     assert skip is not None
 
@@ -181,7 +185,7 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
 
 
 def stream_tasks(position: Position, sizer: ChunkSizer) -> Tasks:
-    """Tasks for the only `Reader` of a stream: from a position, and then on and on."""
+    """Yield tasks for the only `Reader` of a stream: the first has a position, later ones None."""
     for start in chain([position], repeat(None)):
         yield Task((start, sizer.count), size=sizer.count)
 
@@ -192,16 +196,20 @@ def pointwise_tasks(
     rereader: Rereader,
     skip_log: SkipLog | None = None,
 ) -> TaskGenerator:
-    """Generate tasks for a `Mapper` of pointwise stages over a stream, which is read here.
+    """Return a generator of tasks for a `Mapper` over a stream, which is read in this process.
 
-    Each task has the records that the skip log got meanwhile, to be recorded again where
-    the items come back. The rereader finds positions upstream.
+    Args:
+        upstream: The stream.
+        calls: The pointwise stages to map.
+        rereader: Finds positions of the stream.
+        skip_log: Log of the stream. Each task carries the records skipped while its items were
+            read; they are recorded again when the items come back.
     """
     log = skip_log or SkipLog()
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         before = _upstream_position(calls, position)
-        has_place = before is not position  # one of the stages, of its own
+        has_place = before is not position  # one of the stages has its own position
         origin = upstream.epoch(before), upstream.share
         reading = Reading(
             upstream.flow(before),
@@ -221,12 +229,12 @@ def pointwise_tasks(
                 deadline = inf if sizer.fixed else begun + _CHUNK_SECONDS
                 if not reading.read(items, count, deadline):
                     end = reading.flow.snapshot()
-            except TaskLost:  # without its traceback, which holds open files
+            except TaskLost:  # a new one, as the traceback of this one keeps files open
                 error = TaskLost()
             except Exception as raised:
                 error = raised
             finally:
-                log.drain()  # before an error; it comes again
+                log.drain()  # records before an error; they are skipped again
                 log.record(earlier)
             seconds = perf_counter() - begun
             after = partial(rereader.after, positions)
@@ -241,7 +249,7 @@ def pointwise_tasks(
                 try:
                     raise error
                 finally:
-                    del error  # its traceback has this frame, which would be a cycle
+                    del error  # its traceback refers to this frame: a reference cycle
             wanted = len(items) if end is None else count
             position, passed = skip(position, wanted)
             if passed < wanted:
@@ -252,7 +260,7 @@ def pointwise_tasks(
 
 
 class LoggingItems(Iterator[Any]):
-    """Items that log, before each and behind the last, what was left out there."""
+    """Items that log the records skipped before each item and after the last one."""
 
     def __init__(
         self, items: Iterator[Any], skip_log: SkipLog, skipped: dict[int, SkipRecord]
@@ -279,7 +287,7 @@ def _after(skip: Skip, start: Position) -> Callable[[int], Position]:
 
 
 def _upstream_position(calls: tuple[Call, ...], position: Position) -> Position:
-    """The upstream position within that of pointwise stages."""
+    """Return the upstream position inside a position of pointwise stages."""
     found: list[Position] = []
 
     def flow(before: Position) -> Flow[Any]:

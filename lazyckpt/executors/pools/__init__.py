@@ -1,1 +1,1 @@
-"""Who does it: pools of threads, processes, futures and Ray actors."""
+"""Pools of workers: threads, processes, futures and Ray actors."""

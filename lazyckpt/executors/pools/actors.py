@@ -23,7 +23,7 @@ from lazyckpt.failures.notes import as_failure
 
 
 class ActorWorker:
-    """The class of an actor."""
+    """An actor: it keeps the handlers and does tasks."""
 
     def __init__(self, serialized: bytes) -> None:
         self._start_failure: Outcome | None = None
@@ -44,7 +44,7 @@ class ActorWorker:
 
 
 class ActorPool(FuturesPool):
-    """Each task goes to the actor that has the fewest, and is done after those."""
+    """Ray actors. Each task goes to the actor with the fewest tasks, which does them in order."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class ActorPool(FuturesPool):
         ray, generation = self._ray, self.generation
         if not ray.is_initialized():
             ray.init(include_dashboard=False)
-            self._handlers_ref = None  # of an earlier Ray
+            self._handlers_ref = None  # it belonged to an earlier Ray instance
         if self._handlers_ref is None:
             self._handlers_ref = ray.put(serialize_handlers(self.handlers))
         for _ in range(self.workers):
             self._actors.append(self._actor_class.remote(self._handlers_ref))
-        if self.generation != generation:  # another thread has stopped it meanwhile
+        if self.generation != generation:  # a different thread has stopped the pool meanwhile
             self._end()
 
     def send(self, job: Job) -> Future[Any]:
@@ -89,7 +89,7 @@ class ActorPool(FuturesPool):
         super()._end()
         if self._ray.is_initialized():
             for actor in actors:
-                with suppress(Exception):  # it's gone already
+                with suppress(Exception):  # it may be gone already
                     self._ray.kill(actor)
 
     def __str__(self) -> str:

@@ -1,9 +1,10 @@
-"""Forks beside threads: those of ours rest meanwhile, and of others the user is told.
+"""Fork safely in a process with threads: lazyckpt's threads pause; others cause a warning.
 
-A forked process has none of its parent's threads, and all of their locks, taken
-as they were. So a thread of ours `works` where it calls a user's functions, and
-not where it only waits; a fork waits until none does, and lets none begin. One thread
-forks at a time, as what others have done at a fork may bear no other (filelock's raises).
+A forked process has none of its parent's threads, but all of their locks, some of them taken.
+So lazyckpt's threads are marked as `working` while they call a user's functions, but not while
+they wait. A fork waits until no thread is working, and lets none begin. Only one thread forks
+at a time, as fork handlers of other packages may not support concurrent forks (filelock's
+raises an error).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import monotonic, sleep
 
-_PATIENCE = 0.5  # seconds that a fork waits for what is being made
-_TICK = 1e-3  # seconds between two looks whether it is made
+_PATIENCE = 0.5  # seconds that a fork waits for working threads
+_TICK = 1e-3  # seconds between two checks
 
 own_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
-# Sets, and no locks: adding to them is atomic, and a forked process finds nothing taken.
-_working: set[int] = set()  # threads of ours, by `get_ident`
+# Sets instead of locks: adding is atomic, and a forked process finds no lock taken.
+_working: set[int] = set()  # lazyckpt's working threads, by `get_ident`
 _forking: set[int] = set()  # threads that fork
 _is_said = False
 
@@ -38,7 +39,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Call functions of a user's, in a thread of ours."""
+    """Return a context in which a thread of lazyckpt calls a user's functions."""
     me = threading.get_ident()
     _begin(me)
     try:
@@ -48,7 +49,7 @@ def working() -> Iterator[None]:
 
 
 def resting() -> AbstractContextManager[None]:
-    """Wait, perhaps within a `working` of this thread's."""
+    """Return a context in which this thread only waits, perhaps inside `working`."""
     me = threading.get_ident()
     return _resting(me) if me in _working else nullcontext()
 
@@ -64,7 +65,7 @@ def _resting(me: int) -> Iterator[None]:
 
 def _begin(me: int) -> None:
     _working.add(me)
-    while not _forking <= {me}:  # looked at after that, as a fork looks at it in turn
+    while not _forking <= {me}:  # checked after adding to `_working`, as a fork does the reverse
         _working.discard(me)
         sleep(_TICK)
         _working.add(me)
@@ -72,10 +73,10 @@ def _begin(me: int) -> None:
 
 @contextmanager
 def forking(*, tell: bool) -> Iterator[None]:
-    """Fork beside threads.
+    """Return a context in which this thread may fork.
 
     Args:
-        tell: Whether to warn, once, of threads that may hold a lock.
+        tell: If True, warn once about other threads, which may hold locks.
     """
     me = threading.get_ident()
     with resting():
@@ -84,23 +85,23 @@ def forking(*, tell: bool) -> Iterator[None]:
             if tell:
                 _tell()
             with warnings.catch_warnings():
-                # Python's own, from 3.12 on, of threads whether they hold a lock or not.
+                # Python's own warning, from 3.12 on, about any other thread.
                 warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
                 yield
             _forking.discard(me)
-        finally:  # done twice, as a signal's handler may raise just before either
+        finally:  # done twice, as a signal handler may raise just before either
             _forking.discard(me)
 
 
 def _await_turn(me: int) -> None:
-    """Wait until this thread alone forks, and none works.
+    """Wait until only this thread forks, and no thread is working.
 
-    In a function, as a loop's jump back may be outside of the `try` around it, from
-    Python 3.13 on: an interrupt there would be none of that `try`'s.
+    This is a function because from Python 3.13 on, the jump back of a loop may lie outside of
+    the `try` around the loop: an interrupt at the jump would not be caught.
     """
     _forking.add(me)
     while _forking != {me}:
-        if min(_forking) != me:  # so that one of several that wait goes on
+        if min(_forking) != me:  # so that one of several waiting threads continues
             _forking.discard(me)
         sleep(_TICK)
         _forking.add(me)
@@ -119,7 +120,7 @@ def _tell() -> None:
     warnings.warn(
         f"processes: workers are forked while other threads run ({', '.join(found)}); if one of "
         "them holds a lock that a worker needs, that worker hangs. "
-        "start_method='forkserver' is safe, start_method='fork' is this without the warning",
+        "start_method='forkserver' is safe; start_method='fork' forks without this warning",
         RuntimeWarning,
         stacklevel=2,
     )

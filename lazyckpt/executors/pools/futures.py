@@ -1,4 +1,4 @@
-"""A pool that is the user's: whatever takes functions and gives futures."""
+"""A pool around the user's executor, which takes functions and returns futures."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import Failure, as_failure
 
-_CACHED_RUNS = 8  # the last ones, whose handlers a worker keeps
+_CACHED_RUNS = 8  # recent runs whose handlers a worker keeps
 
 _cache: dict[str, list[Handler]] = {}
-_seeded: set[str] = set()  # this process, once it has worked for another one
+_seeded: set[str] = set()  # this process, once it has worked for a different one
 
 
 @dataclass
 class RemoteTask:
-    """A task as an executor gets it: with its handlers in this process, elsewhere with their key.
+    """A task for an executor, with its handlers in this process, and their key elsewhere.
 
     Attributes:
-        key: Of the run, and so of its handlers.
-        number: Of the task.
-        handler: The handler's number.
-        payload: What the handler gets.
+        key: Key of the run, and so of its handlers.
+        number: Number of the task.
+        handler: Number of the handler.
+        payload: Argument of the handler.
         handlers: The handlers, in this process.
-        serialized: They as bytes, for a worker that lacks them.
-        consumer: The process that waits for it.
+        serialized: The handlers as bytes, for a worker that lacks them.
+        consumer: The process that waits for the task.
     """
 
     key: str
@@ -60,11 +60,11 @@ class RemoteTask:
         return {**vars(self), "handlers": None}
 
     def __dask_tokenize__(self) -> tuple[str, int]:
-        return self.key, self.number  # Dask takes tasks with like arguments for the same one
+        return self.key, self.number  # Dask identifies tasks with equal arguments
 
 
 def run_task(task: RemoteTask) -> Message:
-    """Do a task; or give the name of this worker, if it lacks the handlers."""
+    """Do a task; return its outcome, or this worker's name if it lacks the handlers."""
     try:
         handlers = task.handlers or _handlers_of(task)
         if handlers is None:
@@ -77,7 +77,7 @@ def run_task(task: RemoteTask) -> Message:
 
 
 def _seed(consumer: str) -> None:
-    """Seed the generators of a process that works for another one, before its first task."""
+    """Seed the generators of a process that isn't the consumer, before its first task."""
     here = this_process()
     if here == consumer:
         return
@@ -91,19 +91,20 @@ def _handlers_of(task: RemoteTask) -> list[Handler] | None:
     handlers = _cache.get(task.key)
     if handlers is None and task.serialized is not None:
         handlers = _cache[task.key] = pickle.loads(task.serialized)
-        with suppress(KeyError, RuntimeError):  # another thread was faster
+        with suppress(KeyError, RuntimeError):  # a different thread was faster
             while len(_cache) > _CACHED_RUNS:
                 del _cache[next(iter(_cache))]
     return handlers
 
 
 class Job:
-    """What it takes to submit a task, and its future once that is done.
+    """A task to submit, and its future once it is submitted.
 
     Attributes:
-        worker: Who has it, where that is known; for `KeptPool`, the reader that asks for it.
-        tries: How often it came to a worker that lacked the handlers.
-        key: What all ranks know it by, where they share it.
+        worker: The worker that has the task, if known; for `KeptPool`, the reader that asks
+            for it.
+        tries: How many times the task reached a worker that lacked the handlers.
+        key: Key of the task on all ranks, if they share it.
     """
 
     def __init__(self, handler: int, payload: Any) -> None:
@@ -116,10 +117,10 @@ class Job:
 
 
 class FuturesPool(QueuedPool):
-    """The workers of an executor of the user's, of which nothing is known.
+    """The workers of the user's executor, about which nothing is known.
 
-    The handlers stay here until a worker says that it lacks them. Where several
-    do, each is sent them once, as far as an executor lets one choose the worker.
+    The handlers are sent when a worker reports that it lacks them. Each such worker gets them
+    once, as far as the executor doesn't pass the task to a different worker.
     """
 
     is_external = True
@@ -137,7 +138,7 @@ class FuturesPool(QueuedPool):
         self._lacking: set[str] = set()
 
     def send(self, job: Job) -> Future[Any]:
-        """Give a task to the executor."""
+        """Submit a task to the executor."""
         is_lacking = job.tries > 1 or (job.tries == 1 and job.worker not in self._lacking)
         if is_lacking:
             self._lacking.add(job.worker)
@@ -160,7 +161,7 @@ class FuturesPool(QueuedPool):
     ) -> PendingTask:
         for other in self.pending_tasks:
             if other.generation != self.generation:
-                other.handle.future.cancel()  # nobody will ask for it
+                other.handle.future.cancel()  # its outcome isn't needed
         self.pending_tasks = [
             other
             for other in self.pending_tasks
@@ -175,7 +176,7 @@ class FuturesPool(QueuedPool):
         return f"a {type(self._executor).__name__}"
 
     def _start(self) -> None:
-        """Nothing: the executor runs."""
+        """Do nothing: the executor runs already."""
 
     def _end(self, *, waits: bool = True) -> None:
         super()._end()
@@ -183,7 +184,7 @@ class FuturesPool(QueuedPool):
         pending_tasks, self.pending_tasks = self.pending_tasks, []
         for pending in pending_tasks:
             if not pending.is_done:
-                pending.came = SimpleQueue()  # what comes now is of this
+                pending.came = SimpleQueue()  # the old queue gets the cancelled future
             pending.handle.future.cancel()
 
     def _send(self, pending: PendingTask) -> None:
@@ -199,14 +200,14 @@ class FuturesPool(QueuedPool):
             self.pending_tasks.append(pending)
 
     def _take_in(self, pending: PendingTask, found: Future[Any]) -> None:
-        # Its error may hold the run, which a pool keeps from being dropped.
+        # The future's error may refer to the run, which the pool would keep alive.
         self.pending_tasks = [other for other in self.pending_tasks if other is not pending]
         job: Job = pending.handle
         try:
             error = found.exception()
         except CancelledError as cancelled:
             error = cancelled
-        if error is not None:  # not the task's own, which its outcome would hold
+        if error is not None:  # the executor's; an error of the task itself is in its outcome
             pending.outcome = self._failed(pending, error)
             return
         content: Outcome | str = opened(found.result())
@@ -217,21 +218,21 @@ class FuturesPool(QueuedPool):
             self._send(pending)
 
     def _break(self) -> None:
-        """Note that the executor has failed to do a task."""
+        """Handle an executor that has failed to do a task."""
         self._end()
 
     def _failed(self, pending: PendingTask, error: BaseException) -> Outcome:
-        """The outcome of a task that the executor has failed to do."""
+        """Return the outcome of a task that the executor has failed to do."""
         payload: Message = pending.handle.payload
         if (reason := payload.error) is not None:
-            payload.error = None  # a pool may hold the payload
+            payload.error = None  # the executor may keep the payload
             return transfer_failure(reason, "can't be sent to a worker")
         if isinstance(error, PipelineError):
             return Outcome([], Failure(error, ""))
         if pending.generation != self.generation:
             raise TaskLost
         if isinstance(error, BrokenExecutor):
-            # A broken pool fails all its futures, and stumbles over one that is cancelled.
+            # A broken pool fails all its futures; a cancelled one would make that raise.
             self.pending_tasks.clear()
         self.losses += 1
         self._break()

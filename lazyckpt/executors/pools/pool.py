@@ -1,4 +1,4 @@
-"""A pool of workers as the rest sees it: submit a task, get its outcome."""
+"""The interface of a pool of workers: submit a task, get its outcome."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ T = TypeVar("T")
 
 
 class PendingTask:
-    """A task that was submitted, and its outcome once that is there.
+    """A submitted task and, once it is done, its outcome.
 
     Attributes:
-        generation: That of the pool when it was submitted; -1 once nobody wants it.
-        size: How many items it has.
-        handle: What the pool knows it by.
-        items: Those made so far, where a worker leaves them here.
-        is_continued: Whether what is left of it is another task's.
-        made: How many were made by a worker that then died or hung; None if it did another task.
-        called: Which of its watched calls was under way then, if one was.
-        lost: What became of that worker, in a few words.
-        came: A queue for the outcome as it comes, until it is asked for; None wakes who waits.
+        generation: Generation of the pool at submission; -1 once the outcome isn't needed.
+        size: Number of items.
+        handle: The pool's own handle of the task.
+        items: Items computed so far, if the worker stores them here.
+        is_continued: If True, a later task does the rest of this one.
+        made: Number of items computed by a worker that then died or hung; None if the worker
+            was at a different task.
+        called: The watched call that was in progress then, if there was one.
+        lost: The loss of that worker, as a short error.
+        came: Queue for the outcome until it is taken; None in it wakes a waiting thread.
         outcome: None until `WorkerPool.result` has it.
     """
 
@@ -59,32 +60,31 @@ class PendingTask:
 class WorkerPool(ABC):
     """Workers that start with the first task, can be stopped at any time, and start again.
 
-    A pool `is_driven` where the threads of another one submit its tasks: what they submit
-    after `stop`, and before the next `start`, is refused.
+    A pool `is_driven` if threads of a different pool submit its tasks. It refuses tasks that
+    they submit after `stop` and before the next `start`.
 
     Attributes:
-        in_transit: How many large tasks are on their way, beside those that are done.
-        workers: How many tasks are done at the same time.
-        buffer_size: Items to have ready beyond those.
-        generation: How often the workers were stopped.
-        losses: How often that was because one died or hung.
-        lost_at: The task at which one did so last, if that is known.
-        is_stopped: Whether nothing started it after the last `stop`.
-        is_awaited: Whether who drives the pool waits for a task, which may take its time.
-        skip_log: What was left out of its pipeline: new workers leave out what killed others.
-        retries: How often an item is tried again at which a worker was lost; None where
-            nobody can tell which one that was, and end the worker.
-        chunk_size: How many items each task has, on every rank; 0 if that may follow the time
-            and memory they take.
+        in_transit: Number of large tasks in transit, in addition to the tasks being done.
+        workers: Number of tasks that are done in parallel.
+        buffer_size: Number of items to hold ready in addition.
+        generation: How many times the workers were stopped.
+        losses: How many times a worker died or hung.
+        lost_at: The task at which a worker was last lost, if known.
+        is_stopped: If True, the pool wasn't started after the last `stop`.
+        is_awaited: If True, the thread that drives the pool waits for a task, so it isn't hung.
+        skip_log: Log of skipped records; new workers skip the records that killed others.
+        retries: Number of times that an item is tried again after its worker was lost; None if
+            the pool can't tell which item it was, or can't end the worker.
+        chunk_size: Number of items of each task, on every rank; 0 to adapt to time and memory.
     """
 
     in_transit = 0
     is_driven = False
-    can_continue = False  # whether a task may be done by the worker that has done another one
+    can_continue = False  # whether a worker can continue a task that it has begun
     retries: int | None = None
     chunk_size = 0
-    ends_at_exit = False  # whether it has to be stopped before multiprocessing ends this process
-    is_external = False  # whether stopping it waits for other people's software
+    ends_at_exit = False  # whether to stop it before multiprocessing ends this process
+    is_external = False  # whether stopping it waits for third-party software
 
     def __init__(self, workers: int, buffer_size: int) -> None:
         self.workers = workers
@@ -103,49 +103,49 @@ class WorkerPool(ABC):
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
-        """Submit a task of so many items, without waiting. `TaskLost` if it is refused.
+        """Submit a task of `size` items, without waiting. Raises `TaskLost` if it is refused.
 
-        It goes on with what the worker of the one `after` which it comes has open, if
-        the pool `can_continue`.
+        If the pool `can_continue`, the worker of the task `after` continues with the flow that
+        it has open.
         """
 
     def submit_carefully(
         self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
     ) -> PendingTask:
-        """Submit a task; where there are `retries`, nothing of it is made before that is needed.
+        """Submit a task; if the pool has `retries`, it is done without reading ahead.
 
-        With `errors` it begins by itself, whatever its worker has open; its calls are
-        watched, and those with these numbers raise an error instead.
+        With `errors`, the task opens its own flow and its calls are watched. Calls with these
+        numbers raise the given errors instead.
         """
         return self.submit(handler, payload, size)
 
     @abstractmethod
     def result(self, pending: PendingTask) -> Outcome:
-        """Wait for a task. `TaskLost` if its workers were stopped before it was done."""
+        """Wait for a task. Raises `TaskLost` if its workers were stopped before it was done."""
 
     def is_done(self, pending: PendingTask) -> bool:
-        """Whether `result` would return at once."""
+        """Return whether `result` would return without waiting."""
         return pending.is_done
 
     def drop(self, pending_tasks: Iterable[PendingTask]) -> None:  # noqa: B027  # most keep none
-        """Learn that nobody will ask for the outcomes of tasks."""
+        """Release tasks whose outcomes aren't needed."""
 
     def hold_back(self) -> None:  # noqa: B027  # most have handed their tasks on
-        """Keep tasks from being begun, until each is waited for or they are released."""
+        """Hold back tasks that haven't begun, until a thread waits for them or `release`."""
 
-    def release(self) -> None:  # noqa: B027  # those that hold none back have none
-        """Let tasks be begun that were held back."""
+    def release(self) -> None:  # noqa: B027  # most hold none back
+        """Let held back tasks begin."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End the workers, and keep what they have done. Idempotent."""
+        """End the workers, and keep the outcomes of finished tasks. Idempotent."""
 
     def opening(self, chain: Chain, machine: Machine[T]) -> Machine[T]:
-        """The machine that drives the pool, telling it from where a flow of it begins."""
+        """Return the driving machine, which may tell the pool where each of its flows begins."""
         return machine
 
     def forget(self) -> None:
-        """Leave the workers to the process that this one was forked from."""
+        """After a fork: leave the workers to the parent process."""
         self.generation += 1
 
 
@@ -162,17 +162,17 @@ if hasattr(os, "register_at_fork"):
 
 
 class PrefetchGate:
-    """Whether items are made that nobody waits for yet; none at all once it `is_closed`.
+    """Says whether items may be computed ahead. Once it `is_closed`, none are computed.
 
-    When it shuts, threads begin none of what they have been given; processes make that.
+    When it stops allowing this, threads begin no more of their tasks; processes finish theirs.
     """
 
     def __init__(self, is_gated: bool) -> None:
         self.is_gated = is_gated
-        self.one_by_one = False  # whether what is waited for is made item by item
-        self.is_closed = False  # by who closes the run, perhaps a signal's handler while it works
+        self.one_by_one = False  # whether each task has only one item
+        self.is_closed = False  # set by closing the run, perhaps in a signal handler
         self.pools: list[WorkerPool] = []
-        # A list's `append` is one step: a signal's handler, or another thread, may do it as well.
+        # Counted by `append`, which is atomic: signal handlers and other threads do it too.
         self._allowed: list[None] = []
         self._refused: list[None] = []
 
@@ -182,11 +182,11 @@ class PrefetchGate:
 
     @property
     def reasons(self) -> int:
-        """How many reasons there are to be open, less those to be closed."""
+        """The number of reasons to be open, minus the number of reasons to be closed."""
         return len(self._allowed) - len(self._refused) + (not self.is_gated)
 
     def add_reason(self, count: int) -> None:
-        """Count reasons to be open, or if it is negative take some back."""
+        """Add reasons to be open; a negative count removes some."""
         for _ in range(abs(count)):
             (self._allowed if count > 0 else self._refused).append(None)
         for pool in self.pools:
@@ -194,7 +194,7 @@ class PrefetchGate:
 
     @contextmanager
     def without_lookahead(self) -> Iterator[None]:
-        """A context in which nothing is made before somebody waits for it."""
+        """Return a context in which items are computed only when a consumer waits for them."""
         self.one_by_one = True
         try:
             yield
@@ -203,15 +203,15 @@ class PrefetchGate:
 
 
 def abandon(pending_tasks: Iterable[PendingTask]) -> None:
-    """Mark tasks whose outcome nobody wants any more."""
+    """Mark tasks whose outcomes aren't needed."""
     for pending in pending_tasks:
         pending.generation = -1
 
 
 def get_within(queue: SimpleQueue[T], seconds: float | None) -> T:
-    """As `queue.get(timeout=seconds)`, which in CPython 3.11 may wait without an end.
+    """Return `queue.get(timeout=seconds)`, without a bug of CPython 3.11.
 
-    That it does where the time is up before it waits, for the first time with that queue.
+    There, the first wait on a queue may never end if its time is up before it begins.
     """
     with suppress(Empty):
         return queue.get_nowait()

@@ -44,9 +44,9 @@ from lazyckpt.executors.pools.worker_process import (
     without_interrupts,
 )
 
-_MOST_SLOTS = 1024  # of a worker, however many segments there are
+_MOST_SLOTS = 1024  # per worker, for any number of segments
 _ANY = select.POLLIN | select.POLLOUT
-_TICK = 0.25  # seconds between two looks whether a worker lives, if others hold its pipe open
+_TICK = 0.25  # seconds between two checks that a worker is alive, in case its pipe stays open
 
 _at_exit: Finalize[Any] | None = None
 
@@ -62,9 +62,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def _stop_at_exit() -> None:
-    """Have all workers end before multiprocessing waits for them, in its own children too.
+    """End all workers before multiprocessing waits for them, also in multiprocessing's children.
 
-    Those end without `atexit`; so it is `Finalize`, which multiprocessing's documentation lacks.
+    Such children end without `atexit`, so this uses the undocumented `Finalize`.
     """
     global _at_exit
     if _at_exit is None or not _at_exit.still_active():
@@ -76,12 +76,12 @@ def _stop_all() -> None:
         for pool in list(pools):
             if pool.ends_at_exit:
                 pool.stop()
-    finally:  # those too that a Ctrl-C kept from being stopped
+    finally:  # also after a Ctrl-C
         kill_all(unreaped)
 
 
 def _let_go(workers: list[WorkerProcess]) -> None:
-    """Take in what has come, and hang up; in a function, see `forking._await_turn`."""
+    """Receive arrived outcomes, and hang up; a function, see `forking._await_turn`."""
     for worker in workers:
         with suppress(OSError):
             while worker.receive_ready():
@@ -93,7 +93,11 @@ def _let_go(workers: list[WorkerProcess]) -> None:
 def _poll(
     workers: Mapping[int, WorkerProcess], seconds: float = 0.0, awaited: WorkerProcess | None = None
 ) -> list[tuple[int, int]]:
-    """Wait until a worker has sent something, or reads again; of those not awaited, the latter."""
+    """Wait until a worker has sent data or can receive; for others than `awaited`, only the latter.
+
+    Returns:
+        Pairs of a file descriptor and its events.
+    """
     poller = select.poll()
     for number, worker in workers.items():
         is_awaited = awaited is None or worker is awaited
@@ -103,13 +107,13 @@ def _poll(
 
 
 def slot_count(workers: int, buffer_size: int, segments: int) -> int:
-    """How many slots of shared memory a worker has, with those that a consumer may keep."""
-    slots = 3 * workers + buffer_size + 2  # what it may have to do of one segment
+    """Return the number of shared memory slots per worker, with those a consumer may keep."""
+    slots = 3 * workers + buffer_size + 2  # the most tasks that it may have of one segment
     return max(slots, min(slots * segments, _MOST_SLOTS)) + LENT_SLOTS
 
 
 class ProcessPool(WorkerPool):
-    """Workers that are processes, each fed through a pipe of its own, first in, first out."""
+    """Workers that are processes, each fed through its own pipe, first in, first out."""
 
     can_continue = True
     ends_at_exit = True
@@ -131,7 +135,7 @@ class ProcessPool(WorkerPool):
     ) -> None:
         super().__init__(workers, buffer_size)
         self._number, self._linger = number, linger
-        self._shared = [] if shared is None else shared  # the handlers, once they are pickled
+        self._shared = [] if shared is None else shared  # the pickled handlers, once there are any
         self.retries = retries
         self._handlers = handlers
         self._timeout, self._patience = timeout, patience or timeout
@@ -140,7 +144,7 @@ class ProcessPool(WorkerPool):
         self._settings = settings._replace(slots=slots)
         self._workers: list[WorkerProcess] = []
         self._owner = 0  # the process that started them
-        self._lock = threading.RLock()  # between who takes an outcome in and who stops
+        self._lock = threading.RLock()  # held while receiving outcomes and while stopping
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
@@ -172,7 +176,7 @@ class ProcessPool(WorkerPool):
 
     def result(self, pending: PendingTask) -> Outcome:
         if pending.is_done and pending.outcome is None:
-            self._take_in()  # who has less to do shows in what has come
+            self._take_in()  # updates the load of each worker
         self.is_awaited = True
         try:
             self._wait_for(pending)
@@ -182,12 +186,12 @@ class ProcessPool(WorkerPool):
             message = pending.came.get_nowait()
             found = opened(message)
             if message.number == START_FAILED:
-                self.stop()  # those too that have begun since: before the error is known
+                self.stop()  # before the error is raised; also workers that have started since
             pending.outcome = found if isinstance(found, Outcome) else Outcome(*found)
         return pending.outcome
 
     def _wait_for(self, pending: PendingTask) -> None:
-        """Wait for a task, of any worker's; `TaskLost` if they were stopped before it was done."""
+        """Wait for a task. Raises `TaskLost` if the workers were stopped before it was done."""
         patience: Patience | None = None
         while not pending.is_done:
             worker = self._worker_of(pending)
@@ -197,14 +201,14 @@ class ProcessPool(WorkerPool):
                 continue
             with self._lock:
                 if self.is_done(pending) or pending.generation != self.generation:
-                    continue  # because of another thread, or a signal's handler
+                    continue  # because of a different thread, or a signal handler
                 is_alive = worker.process.is_alive() and not worker.has_hung_up
                 if not is_alive or patience.is_over:
                     raise self._loss(worker, is_late=is_alive)
 
     def _worker_of(self, pending: PendingTask) -> WorkerProcess:
-        """The worker that has a task; `TaskLost` if it has to be replaced, or was."""
-        with self._lock:  # or another thread may be about to take an outcome in
+        """Return the worker of a task. Raises `TaskLost` if it has to be replaced, or was."""
+        with self._lock:  # otherwise a different thread may be receiving an outcome
             worker: WorkerProcess | None = pending.handle
             if worker is not None and pending.generation == self.generation:
                 if worker.is_whole:
@@ -213,10 +217,10 @@ class ProcessPool(WorkerPool):
             raise TaskLost
 
     def _take_in(self, seconds: float = 0.0, awaited: WorkerProcess | None = None) -> bool:
-        """Wait a while for one worker, as each wake-up costs; then take in what has come of all.
+        """Wait for `awaited` alone, as each wake-up costs; then receive the outcomes of all.
 
         Returns:
-            Whether anything has come.
+            Whether anything has arrived.
         """
         with self._lock:
             workers = {worker.pipe.fileno(): worker for worker in self._workers}
@@ -235,11 +239,11 @@ class ProcessPool(WorkerPool):
         return pending.is_done
 
     def stop(self) -> None:
-        if self._workers and self._owner != os.getpid():  # forked, and not told of it yet
+        if self._workers and self._owner != os.getpid():  # forked, before `forget` was called
             self.forget()
             return
         with self._lock:
-            self.generation += bool(self._workers)  # first, so that who waits knows it is over
+            self.generation += bool(self._workers)  # first, so that waiting threads give up
             workers, self._workers = self._workers, []
             _let_go(workers)
         processes = [worker.process for worker in workers if worker.process is not None]
@@ -258,9 +262,9 @@ class ProcessPool(WorkerPool):
         lost = {} if self.skip_log is None else self.skip_log.lost
         arguments: Any = self._handlers, self._settings
         if method == "forkserver":
-            context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
-            # With no Ctrl-C held back, as it would be in all that it starts. The documentation
-            # lacks this, and has nothing else that starts it and no process.
+            context.set_forkserver_preload(["__main__", serve.__module__])  # if it isn't running
+            # Started while Ctrl-C isn't blocked, as all its children inherit that. This function
+            # is undocumented; nothing documented starts the fork server without a process.
             import_module("multiprocessing.forkserver").ensure_running()
         if method != "fork":
             if not self._shared:
@@ -270,7 +274,7 @@ class ProcessPool(WorkerPool):
             forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
             with forks, without_interrupts():
                 if method == "fork" and has_threadpoolctl():
-                    import_module("threadpoolctl")  # once here, for all workers
+                    import_module("threadpoolctl")  # imported once, before the forks
                 for index in range(self.workers):
                     self._start_worker(context, index, shared, arguments, lost)
         except BaseException as error:
@@ -302,19 +306,20 @@ class ProcessPool(WorkerPool):
             worker.start(process)
 
     def _loss(self, worker: WorkerProcess, *, is_late: bool) -> Exception:
-        """Stop, as a worker hangs or has died; the error to raise."""
+        """Stop because a worker hangs or has died; return the error to raise."""
         name = worker.process.name
         kind: type[Exception] = WorkerTimeout if is_late else WorkerDied
         if is_late:
             lost = f"timed out after {self._timeout:g} s"
             text = f"no item within {self._timeout} s, from {name}"
         else:
-            end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
+            end = worker.describe_end()
+            when = "while it worked; the run can continue, with new workers"
             if not worker.progress.has_begun:
-                when = "before its first item: see worker_init, and the modules that it imports"
+                when = "before its first item: check worker_init and the modules that it imports"
                 if self._shared:
                     when += (
-                        "; a script's main part, which it runs too, belongs under "
+                        "; it also runs the main part of a script unless that is under "
                         "if __name__ == '__main__':"
                     )
             lost = f"worker {end.replace('was ended', 'killed')}"

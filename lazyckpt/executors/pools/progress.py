@@ -1,4 +1,4 @@
-"""How far a worker process is with a task, in shared memory, which outlives it."""
+"""The progress of a worker process, in shared memory that outlives the worker."""
 
 from __future__ import annotations
 
@@ -11,65 +11,65 @@ from typing import Any
 
 _CELL = 8  # bytes
 
-_own: list[Progress] = []  # that of this process, if it is a worker
+_own: list[Progress] = []  # the progress of this process, if it is a worker
 
 
 def shared_cells(context: Any, workers: int) -> Any:
-    """Memory for the progress of so many workers.
+    """Allocate memory for the progress of `workers` workers.
 
-    It is none of multiprocessing's common heap, which an interrupt may leave in disorder.
+    It isn't part of multiprocessing's common heap, which an interrupt may leave inconsistent.
     """
     size = Progress.CELLS * workers * _CELL
     return mmap(-1, size) if context.get_start_method() == "fork" else Arena(size)
 
 
 class Progress:
-    """The number of the task that a worker does, and how many items of it are made.
+    """The progress of one worker.
 
-    Besides, which watched call of the task is under way, and how often the worker has
-    said that it is alive though it gives nothing.
+    It has the number of the current task, the number of items computed, the watched call in
+    progress, and a counter that shows that the worker is alive while it computes no items.
     """
 
     CELLS = 4
 
     def __init__(self, shared: Any, index: int) -> None:
-        """Use the cells of one worker, by its number, in memory of `shared_cells`."""
+        """Use the cells of the worker `index`, in memory of `shared_cells`."""
         cells = memoryview(shared.buffer if isinstance(shared, Arena) else shared).cast("q")
         self._cells = cells[index * self.CELLS : (index + 1) * self.CELLS]
 
     def begin(self, number: int) -> CountedItems:
-        """The list for the items of a task."""
+        """Begin a task; return the list for its items."""
         self._cells[1], self._cells[2], self._cells[0] = 0, 0, number
         return CountedItems(self._cells[1:2], self._cells[2:3])
 
     def say_alive(self) -> None:
-        """Have who waits for an item wait anew."""
+        """Restart the timeout of a process that waits for an item."""
         self._cells[3] += 1
 
     @property
     def has_begun(self) -> bool:
-        """Whether the worker is ready for tasks, or was."""
+        """Whether the worker has ever been ready for tasks."""
         return self._cells[3] > 0
 
     def reached(self) -> tuple[int, ...]:
-        """What changes whenever the worker gets on."""
+        """Return values that change whenever the worker makes progress."""
         return tuple(self._cells)
 
     def end(self) -> None:
-        """Say that no task is being done, and that none has begun."""
+        """Reset: no task is in progress, and none has begun."""
         self._cells[0], self._cells[3] = -1, 0
 
     def made(self, number: int) -> int | None:
-        """How many items of a task are made, if it is being done."""
+        """Return how many items of a task are computed; None if it isn't in progress."""
         return self._cells[1] if self._cells[0] == number else None
 
     def called(self, number: int) -> int | None:
-        """Which call of a task is under way, of those that are watched, if one is."""
+        """Return the watched call of a task that is in progress, if there is one."""
         return self._cells[2] or None if self._cells[0] == number else None
 
 
 class Patience:
-    """How long is waited for a worker: anew whenever it gets on, as each item has its time."""
+    """The timeout of a worker. It restarts whenever the worker makes progress."""
 
     def __init__(self, seconds: float | None, progress: Progress) -> None:
         self._seconds, self._progress = seconds, progress
@@ -77,7 +77,7 @@ class Patience:
         self._deadline = inf
 
     def left(self) -> float:
-        """How many seconds to wait."""
+        """Return how many seconds to wait."""
         if self._seconds is None:
             return inf
         if self._gets_on():
@@ -89,7 +89,7 @@ class Patience:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing has happened for too long."""
+        """Whether the worker has made no progress for too long."""
         return monotonic() >= self._deadline and not self._gets_on()
 
     def _gets_on(self) -> bool:
@@ -97,21 +97,21 @@ class Patience:
 
 
 def note_own(progress: Progress) -> None:
-    """Note that this process is the worker with that progress."""
+    """Register the progress of this process, a worker."""
     _own[:] = [progress]
 
 
 def say_alive() -> None:
-    """Where this process is a worker that waits for others, have its consumer wait anew."""
+    """If this process is a worker that waits for others, restart its consumer's timeout."""
     for progress in _own:
         progress.say_alive()
 
 
 class CountedItems(list[Any]):
-    """A list that writes down its length while it grows.
+    """A list that stores its length in shared memory while it grows.
 
     Attributes:
-        call: The cell for the watched call that is under way.
+        call: The cell for the watched call in progress.
     """
 
     __slots__ = ("_made", "call")

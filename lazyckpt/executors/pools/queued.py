@@ -1,4 +1,4 @@
-"""Pools to whose tasks other threads bring the outcomes."""
+"""Pools whose outcomes are delivered by other threads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.forking import resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
 
-_TICK = 0.25  # seconds after which a signal is seen that came just before a wait
+_TICK = 0.25  # seconds until a signal is handled that came just before a wait
 
 
 class QueuedPool(WorkerPool):
-    """A pool whose outcomes come by themselves, each into the queue of its task.
+    """A pool in which each outcome is put into the queue of its task.
 
-    It may drive other pools: a task takes its time while they are waited for.
+    It may drive other pools; a task's timeout doesn't run while it waits for them.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class QueuedPool(WorkerPool):
         return pending.outcome
 
     def _wait_for(self, pending: PendingTask) -> Any:
-        """What has come of a task; None if the workers were stopped before that."""
+        """Wait for a task's outcome; None if the workers were stopped before it was done."""
         patience = inf if self._timeout is None else self._timeout
         deadline = monotonic() + patience
         while pending.generation == self.generation or not pending.came.empty():
@@ -70,12 +70,12 @@ class QueuedPool(WorkerPool):
             if monotonic() >= deadline:
                 pending.made = self._made(pending)
                 self.losses += 1
-                self._end(waits=bool(self._drives))  # which end with it
+                self._end(waits=bool(self._drives))  # driven pools end with this one
                 raise WorkerTimeout(f"no item within {self._timeout} s, from {self}")
         return None
 
     def _begin(self, size: int) -> PendingTask:
-        """A task that is about to be submitted; `TaskLost` if it is refused."""
+        """Return a pending task, about to be submitted. Raises `TaskLost` if it is refused."""
         if self.is_driven and self.is_stopped:
             raise TaskLost
         self._start()
@@ -86,18 +86,18 @@ class QueuedPool(WorkerPool):
         """Start the workers, if they aren't running."""
 
     def _end(self, *, waits: bool = True) -> None:
-        """End the workers, and if this `waits` see that they have ended; a task starts others."""
+        """End the workers and, if `waits`, wait for them. The next task starts new ones."""
         self.generation += 1
         if self._awaited is not None:
             self._awaited.came.put(None)
 
     def _take_in(self, pending: PendingTask, found: Any) -> None:
-        """Take in what has come of a task."""
+        """Store the outcome of a task."""
         pending.outcome = found
 
     def _let_begin(self, pending: PendingTask) -> None:
-        """Have a task begun that is waited for, if it was held back."""
+        """Begin a task that a thread waits for, if it was held back."""
 
     def _made(self, pending: PendingTask) -> int | None:
-        """How many items of a task are made, if that is known."""
+        """Return how many items of a task are computed, if known."""
         return None

@@ -1,4 +1,4 @@
-"""How worker processes start, and whether a script would be run again by that."""
+"""Choose how worker processes start, and refuse scripts that this would run again."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 
 from lazyckpt.errors import PipelineError
 
-_GUARDS = {"__name__", "parent_process", "current_process"}  # what tells a worker from the script
+_GUARDS = {"__name__", "parent_process", "current_process"}  # names that identify a worker
 
 
 def choose_start_method(wanted: str | None) -> str:
-    """The start method that is asked for, or multiprocessing's default.
+    """Return the wanted start method, or multiprocessing's default.
 
     Raises:
-        PipelineError: This process may have no children; or a script would run again,
-            which has no guard against that.
+        PipelineError: If this process can't have children, if the platform lacks the start
+            method, or if workers would run a script again that has no guard.
     """
     if multiprocessing.current_process().daemon:
         raise PipelineError(
-            "processes: this process is daemonic, as a worker of torch's DataLoader or of a "
-            "multiprocessing.Pool is, and may have no processes of its own; use threads(...) here"
+            "processes: this process is daemonic, like a worker of torch's DataLoader or of a "
+            "multiprocessing.Pool, and can't start processes; use threads(...) here"
         )
     there = multiprocessing.get_all_start_methods()
     found = wanted or multiprocessing.get_start_method(allow_none=True) or there[0]
@@ -40,7 +40,7 @@ def choose_start_method(wanted: str | None) -> str:
 
 
 def _check_guard(method: str) -> None:
-    """That a worker, which imports the main module, does not come to where this is now."""
+    """Check that a worker, which imports the main module, doesn't reach the current line."""
     main: Any = sys.modules["__main__"]
     path, name = getattr(main, "__file__", None), getattr(main.__spec__, "name", "")
     line = _line_of(vars(main))
@@ -49,7 +49,7 @@ def _check_guard(method: str) -> None:
     if path == "<stdin>":
         raise PipelineError(
             f"processes: with start_method={method!r} a worker imports the main module, "
-            "and this one comes from stdin"
+            "but this one was read from stdin"
         )
     try:
         statements = ast.parse(Path(path).read_bytes()).body
@@ -63,7 +63,7 @@ def _check_guard(method: str) -> None:
 
 
 def _line_of(main: dict[str, Any]) -> int | None:
-    """Which line of the main module is being run, by its thread or this one."""
+    """Return the line of the main module that this thread or the main thread is running."""
     frames = sys._current_frames()
     try:
         for ident in (threading.get_ident(), threading.main_thread().ident or 0):
@@ -74,7 +74,7 @@ def _line_of(main: dict[str, Any]) -> int | None:
                 frame = frame.f_back
         return None
     finally:
-        frames.clear()  # of this function's own frame: a cycle that keeps what its callers hold
+        frames.clear()  # it has this function's frame: a reference cycle
 
 
 def _is_guard(statement: ast.stmt) -> bool:

@@ -19,16 +19,16 @@ from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.failures.notes import Failure
 
-_PATIENCE = 1.0  # seconds that stopping waits for what is being made
+_PATIENCE = 1.0  # seconds that stopping waits for tasks in progress
 
 
 class ThreadPool(QueuedPool):
     """Workers that are threads, all fed from one queue.
 
-    If it drives other pools, they have to run before a thread does.
+    If it drives other pools, they are started before its threads.
     """
 
-    can_continue = True  # for its threads have the same handlers
+    can_continue = True  # its threads share handlers
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ThreadPool(QueuedPool):
         self._numbers = range(number, number + workers)
         self._handlers = handlers
         self._threads: list[threading.Thread] = []
-        self._is_running = False  # all of them; not where starting or ending them was interrupted
+        self._is_running = False  # True if all threads run; starting them may be interrupted
         self._has_stopped: list[bool] = []
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self._held: deque[tuple[PendingTask, int, Any]] = deque()
@@ -57,15 +57,15 @@ class ThreadPool(QueuedPool):
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
         pending = self._begin(size)
-        if not self._is_running:  # a signal's handler may stop this at any time
+        if not self._is_running:  # a signal handler may stop the pool at any time
             raise TaskLost
         self._tasks.put((pending, handler, payload))
         return pending
 
-    # Both ways each task is moved by C code alone: an interrupt would lose it in between.
+    # Both methods move tasks by C code alone: in Python code an interrupt could lose a task.
 
     def hold_back(self) -> None:
-        if self._is_running and not self.is_driven:  # who drives it waits for them
+        if self._is_running and not self.is_driven:  # a driver waits for its tasks anyway
             with suppress(Empty):
                 self._held.extend(iter(self._tasks.get_nowait, None))
 
@@ -110,20 +110,20 @@ class ThreadPool(QueuedPool):
         for pool in self._drives:
             pool.start()
         self._tasks = SimpleQueue()
-        self._has_stopped = []  # those threads know it, and no later ones
+        self._has_stopped = []  # a new list, so that stopping old threads doesn't stop new ones
         for number in self._numbers:
             init = self._worker_init and partial(self._worker_init, number)
             thread = threading.Thread(
                 target=_serve,
                 args=(self._tasks, self._handlers, self._has_stopped, init),
                 name=f"lazyckpt-{number}",
-                daemon=True,  # one that hangs holds no interpreter up
+                daemon=True,  # so that a hanging thread doesn't keep the interpreter alive
             )
             self._threads.append(thread)
             own_threads.add(thread)
             thread.start()
         self._is_running = True
-        if self.generation != generation:  # a signal's handler has stopped it meanwhile
+        if self.generation != generation:  # a signal handler has stopped the pool meanwhile
             self._end()
 
     def forget(self) -> None:
@@ -143,10 +143,10 @@ def _serve(
         if not has_stopped and pending.generation >= 0:
             with working():
                 outcome = _outcome(handlers[handler], payload, pending.items, inits)
-            if outcome.failure is None or not has_stopped:  # else it may be of stopping
+            if outcome.failure is None or not has_stopped:  # stopping may cause failures
                 pending.came.put(outcome)
             del outcome
-        del task, pending, payload  # an error in there may hold the run, which nobody else holds
+        del task, pending, payload  # their errors may be the last references to the run
 
 
 def _outcome(
@@ -155,7 +155,7 @@ def _outcome(
     try:
         for init in inits:
             init()
-        inits.clear()  # or the next task tries again
+        inits.clear()  # after an error, the next task tries again
         return handler(payload, items)
-    except BaseException as error:  # of `init`; or of ours, which nobody else would learn of
+    except BaseException as error:  # an error of `init`, or an internal one
         return Outcome([], Failure(error, ""))

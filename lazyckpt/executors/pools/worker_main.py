@@ -1,4 +1,4 @@
-"""What a worker process does, from its start to the end of its pipe."""
+"""The main function of a worker process, from its start to the end of its pipe."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.failures.watching import Watch, watched
 
-_CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
-START_FAILED = -1  # the number of the first outcome, and the last one, of who can't start
-_CHECK_LIBRARIES = 20e-3  # seconds between two looks whether libraries have started threads
+_CHECK_PARENT = 1.0  # seconds between two checks that the parent is alive
+START_FAILED = -1  # number of the only outcome of a worker that can't start
+_CHECK_LIBRARIES = 20e-3  # seconds between two checks whether libraries have started threads
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
 
 
 class WorkerSettings(NamedTuple):
-    """What a worker is told when it starts.
+    """The settings of a worker.
 
     Attributes:
-        init: Called with the worker's number.
-        library_threads: Threads of BLAS, OpenMP and torch; None leaves them.
-        slots: Messages that may lie in shared memory.
-        shared_memory: Whether arrays go through it.
+        init: Function to call with the worker's number.
+        library_threads: Number of BLAS, OpenMP and torch threads; None keeps their defaults.
+        slots: Number of messages that may lie in shared memory.
+        shared_memory: If True, send arrays through shared memory.
     """
 
     init: Callable[[int], Any] | None
@@ -56,18 +56,18 @@ def serve(
     number: int,
     lost: Mapping[int, Exception],
 ) -> None:
-    """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0.
+    """Do tasks until the pipe ends. Each outcome has its task's number, from 0.
 
-    Records at which others were `lost` are left out.
+    Records at which earlier workers were `lost` are skipped.
     """
-    # A Ctrl-C is the consumer's. Not SIG_IGN, which programs that a function starts would inherit.
+    # Only the consumer handles Ctrl-C. Not SIG_IGN: programs started by a function inherit that.
     signal.signal(signal.SIGINT, lambda *_: None)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so are its handlers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not the consumer's handler
     name = multiprocessing.current_process().name
-    start_new_thread(_end_with, (os.getppid(),))  # a `Thread` would first wait for it
-    pipe.settimeout(None)  # whatever the default is here
+    start_new_thread(_end_with, (os.getppid(),))  # starting a `Thread` would wait for it to run
+    pipe.settimeout(None)  # whatever the default timeout of sockets is
     receiver, sender = Receiver(pipe), Sender(pipe, slots=0)
     try:
         found = arguments.open() if isinstance(arguments, SharedPickle) else arguments
@@ -89,7 +89,7 @@ def serve(
     done = 0
     progress = Progress(shared, index)
     note_own(progress)
-    progress.say_alive()  # so that no item is late because this has taken long to start
+    progress.say_alive()  # so that a slow start doesn't count towards an item's timeout
     while (task := _next_task(receiver)) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
@@ -106,13 +106,13 @@ def serve(
         except OSError:
             return
         done += 1
-        del task, outcome  # not to hold them while the next are made
+        del task, outcome  # frees their memory before the next task
 
 
 def _carefully(
     handler: Handler, payload: Any, errors: dict[int, Exception] | None, items: CountedItems
 ) -> Outcome:
-    """What comes of a task, see `WorkerPool.submit_carefully`."""
+    """Do a task of `WorkerPool.submit_carefully`."""
     with handler.without_lookahead():
         if errors is None:
             return handler(payload, items)
@@ -124,7 +124,7 @@ def _carefully(
 
 
 def _next_task(receiver: Receiver) -> Any:
-    """The next task, an outcome if it can't be unpickled here, or None at the end."""
+    """Return the next task, an outcome if it can't be unpickled here, or None at the end."""
     try:
         message = receiver.receive()
     except (EOFError, OSError):
@@ -137,7 +137,7 @@ def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End with the parent, which may have been killed while a function here takes its time."""
+    """End this process when the parent ends, even in the middle of a long call."""
     consumer = multiprocessing.parent_process()
     assert consumer is not None
     while not wait([consumer.sentinel], _CHECK_PARENT) and os.getppid() == parent:
@@ -151,7 +151,7 @@ def has_threadpoolctl() -> bool:
 
 
 def _prepare_libraries(count: int) -> None:
-    """Tell torch how many threads to use, and those that are loaded later."""
+    """Set the number of threads of torch, and of libraries that are loaded later."""
     for library in _LIBRARIES:
         os.environ[f"{library}_NUM_THREADS"] = str(count)
     if "torch" in sys.modules:
@@ -159,9 +159,9 @@ def _prepare_libraries(count: int) -> None:
 
 
 def _limit_libraries(count: int) -> bool:
-    """Limit BLAS and OpenMP, once they have threads; whether that is done.
+    """Limit the threads of BLAS and OpenMP once they run; return whether that is done.
 
-    Before that, OpenBLAS would first start all its threads, which spin for 25 ms.
+    A limit before that would make OpenBLAS start all its threads, which spin for 25 ms.
     """
     with suppress(OSError):
         if len(os.listdir("/proc/self/task")) <= threading.active_count() + 1:  # of `_end_with`

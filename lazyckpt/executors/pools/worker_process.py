@@ -1,4 +1,4 @@
-"""One worker process, seen from the consumer: its start, its pipe and its end."""
+"""A worker process as the consumer sees it: its start, its pipe and its end."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings
 
-unreaped: WeakSet[Any] = WeakSet()  # multiprocessing holds those whose end it has not seen
+unreaped: WeakSet[Any] = WeakSet()  # multiprocessing holds processes whose end it hasn't seen
 
-PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
+PATIENCE = 0.2  # seconds that a worker has to end by itself, and again after `terminate`
 
 
 class WorkerProcess:
-    """One worker process, with the tasks that it has.
+    """A worker process and its tasks.
 
-    Unless a message is under way, each of its `pending_tasks` has been sent, and no
-    outcome that was read is missing. What leaves one under way, as a Ctrl-C does,
-    makes the worker one to be replaced.
+    While no message is in progress, each of its `pending_tasks` has been sent, and no outcome
+    that was read is missing. An interrupt such as Ctrl-C may leave a message in progress: the
+    worker must then be replaced.
 
     Attributes:
-        process: It, once it is started.
+        process: The process, once it is started.
         pipe: A socket that is connected to it.
         pending_tasks: Its tasks, by their numbers.
-        load: How many items those have.
-        progress: How far it is.
-        submitted: How many tasks it was ever sent, and so the number of the next.
-        is_whole: Whether it works, and no message is under way or was left half sent or read.
-        has_hung_up: Whether no more outcomes can come.
+        load: Number of items of its tasks.
+        progress: Its progress.
+        submitted: Number of tasks that it was ever sent, which is the number of the next task.
+        is_whole: If True, it runs and no message is in progress, nor left half sent or read.
+        has_hung_up: If True, no more outcomes can arrive.
     """
 
     def __init__(self, pipe: socket.socket, settings: WorkerSettings, progress: Progress) -> None:
@@ -54,14 +54,13 @@ class WorkerProcess:
         self.is_whole = self.has_hung_up = False
 
     def start(self, process: Any) -> None:
-        """Start its process."""
         process.start()
         unreaped.add(process)
         self.process = process
         self.is_whole = True
 
     def send(self, task: tuple[Any, ...], pending: PendingTask) -> None:
-        """Send a task; Unwritable if it can't be, and then it is none of the worker's."""
+        """Send a task. Raises Unwritable if it can't be sent; the worker then doesn't have it."""
         self.receiver.free_slots()
         self.is_whole = False
         self.pending_tasks[self.submitted] = pending
@@ -73,18 +72,18 @@ class WorkerProcess:
             self.is_whole = True
             raise
         except OSError:
-            pass  # it has died, as waiting for the task will tell
+            pass  # the worker has died; waiting for the task will raise that
         self.submitted += 1
         self.is_whole = True
 
     def events(self) -> int:
-        """What to wait for: for outcomes, and for room if there wasn't any; 0 if for nothing."""
+        """Return the events to wait for: outcomes, and room in the pipe if it was full; or 0."""
         if self.has_hung_up or not self.is_whole:
             return 0
         return select.POLLIN | (select.POLLOUT if self.sender.has_more else 0)
 
     def handle(self, event: int) -> None:
-        """Send what there is room for by now, and take in what has come."""
+        """Send waiting data if there is room, and receive outcomes."""
         if event & select.POLLOUT and self.is_whole:
             self.is_whole = False
             with suppress(OSError):
@@ -99,7 +98,7 @@ class WorkerProcess:
         return pending
 
     def receive_ready(self) -> bool:
-        """Take in the outcomes that have come, unopened; whether there may be more."""
+        """Receive outcomes that have arrived, unopened; return whether there may be more."""
         if self.has_hung_up or not self.is_whole:
             return False
         self.is_whole = False
@@ -114,18 +113,18 @@ class WorkerProcess:
                 return False
             self._take(message.number).came.put(message)
         if has_come and begun == len(self.pending_tasks):
-            self.progress.say_alive()  # as a large one takes its time
+            self.progress.say_alive()  # a large outcome is still arriving
         self.is_whole = True
         return has_come
 
     def note_lost(self, lost: Exception) -> None:
-        """Note what became of it, and how far it is with the task that it does."""
+        """Note in each task that the worker was lost, and how far it was."""
         for number, pending in self.pending_tasks.items():
             pending.made, pending.called = self.progress.made(number), self.progress.called(number)
             pending.lost = lost
 
     def close(self) -> None:
-        """Hang up, so that whoever waits at either end learns of it; let go of what it has."""
+        """Hang up, which wakes both ends, and release the worker's tasks and memory."""
         self.has_hung_up = True
         with suppress(OSError):
             self.pipe.shutdown(socket.SHUT_RDWR)
@@ -137,7 +136,7 @@ class WorkerProcess:
             pending.handle = None
 
     def describe_end(self) -> str:
-        """How it has ended, as what is said of it."""
+        """Describe how the process ended."""
         self.process.join(1.0)
         code = self.process.exitcode
         if code is None:
@@ -150,7 +149,7 @@ class WorkerProcess:
 
 
 def reap(processes: list[Any], patience: float = PATIENCE) -> None:
-    """See that processes end which have been told to: at once, if a Ctrl-C comes meanwhile."""
+    """Wait for processes to end, then terminate and kill them; kill immediately on Ctrl-C."""
     alive = processes
     try:
         for end in ("is_alive", "terminate", "kill"):
@@ -163,23 +162,23 @@ def reap(processes: list[Any], patience: float = PATIENCE) -> None:
     except BaseException:
         kill_all(processes)
         raise
-    active_children()  # which sees the end of those as well that a Ctrl-C has kept from this
+    active_children()  # also reaps processes whose `join` a Ctrl-C has interrupted
 
 
 def kill_all(processes: Iterable[Any]) -> None:
-    """Kill processes, without waiting for their end."""
+    """Kill processes without waiting for their end."""
     for process in processes:
         process.kill()
 
 
-_is_tracked = False  # whether this process, or one it was forked from, has a resource tracker
+_is_tracked = False  # whether this process, or a process it was forked from, started the tracker
 
 
 def _ensure_tracker() -> None:
-    """Start the resource tracker, once: to ask whether it lives wakes that process up.
+    """Start the resource tracker, only once: checking whether it is alive would wake it up.
 
-    A process that is forked meanwhile does not try, as it finds the tracker's lock taken.
-    multiprocessing's documentation has no way to start it beforehand.
+    A process that is forked meanwhile doesn't try, as it would find the tracker's lock taken.
+    This function of multiprocessing is undocumented; nothing documented starts the tracker.
     """
     global _is_tracked
     if not _is_tracked:
@@ -193,15 +192,15 @@ def _ensure_tracker() -> None:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Hold a Ctrl-C back, from workers too, which inherit this: it is not theirs."""
+    """Return a context in which Ctrl-C is blocked. Workers inherit that, as it isn't for them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    _ensure_tracker()  # whose start would let it through
+    _ensure_tracker()  # starting it later would unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    try:  # a Ctrl-C that came before is raised by the next line, which blocks those behind it
+    try:  # the next line raises a Ctrl-C that came before, and blocks later ones
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    finally:  # done twice, as another signal's handler may raise just before either
+    finally:  # done twice, as a different signal's handler may raise just before either
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,9 +1,9 @@
-"""A dataset for torch's DataLoader, and a loader where none is needed: `lz.torch`."""
+"""A loader for torch, datasets and samplers for its DataLoader, and shared work: `lz.torch`."""
 
 from __future__ import annotations
 
 try:
-    import torch  # noqa: F401  # what the rooms below need
+    import torch  # noqa: F401  # the modules below need it
 except ImportError as error:
     raise ImportError(f'lz.torch: pip install "lazyckpt[torch]" ({error})') from None
 

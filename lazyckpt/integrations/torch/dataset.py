@@ -1,4 +1,4 @@
-"""A dataset for torch's DataLoader, and the pipeline's own state out of that of its workers."""
+"""A dataset for torch's DataLoader, and the pipeline's state inside a `StatefulDataLoader`'s."""
 
 from __future__ import annotations
 
@@ -24,28 +24,30 @@ T = TypeVar("T", covariant=True)
 def dataset(
     pipeline: Pipeline[T], state: AnyState | None = None, *, batch_size: int | None = None
 ) -> Dataset[T]:
-    """A pipeline as an `IterableDataset`, for `DataLoader` and torchdata's `StatefulDataLoader`.
+    """Convert a pipeline to an `IterableDataset` for torch's `DataLoader`.
 
-    The order is the pipeline's, whatever `num_workers` is, if you give `batch_size`:
-    workers make items, or whole batches, in turn. With random access a worker makes only its
-    own; else each reads the whole stream and drops those of the others, and
-    executors, as in `lz.torch.loader`, are the better workers.
+    torchdata's `StatefulDataLoader` accepts it too.
 
-    `StatefulDataLoader.state_dict()` has the state of each worker, and loads into
-    as many of them. `lz.torch.state` finds the pipeline's own state in it, which
-    resumes here with any number of workers, or under `lz.run`.
+    The order is the pipeline's with any `num_workers`, if you pass `batch_size`. Workers compute
+    items, or whole batches, in turn. With random access a worker computes only its own items.
+    Without, each worker reads the whole stream and drops the items of the others; the executors of
+    `lz.torch.loader` are more efficient then.
 
-    As with torch's samplers, each loop gives the same epoch until `set_epoch(n)`
-    says which: call it before each, or put `repeat()` into the pipeline.
+    `StatefulDataLoader.state_dict()` has the state of each worker, and loads with the same number
+    of workers. `lz.torch.state` extracts the pipeline's own state, for any number of workers here
+    or for `lz.run`.
+
+    As with torch's samplers, each loop yields the same epoch until `set_epoch(n)` chooses a
+    different one. Call it before each loop, or put `repeat()` into the pipeline.
 
     Args:
-        pipeline: What to read.
-        state: Where loops begin, as for `lz.run`; None is the beginning.
-        batch_size: That of the DataLoader, where it has one and several workers;
-            None where the pipeline batches, with `DataLoader(..., batch_size=None)`.
+        pipeline: Pipeline to read.
+        state: State at which loops begin, as in `lz.run`; None for the beginning.
+        batch_size: Batch size of the DataLoader, if it has one and several workers. None if the
+            pipeline batches, with `DataLoader(..., batch_size=None)`.
 
     Raises:
-        StateMismatch: The state belongs to another pipeline.
+        StateMismatch: If the state belongs to a different pipeline.
 
     >>> import lazyckpt as lz
     >>> from torch.utils.data import DataLoader
@@ -60,15 +62,18 @@ def dataset(
 
 
 class Dataset(IterableDataset[T]):
-    """What `dataset` makes: where loops begin, and no more. The place is an iterator's."""
+    """A pipeline and the state at which loops begin; made by `dataset`.
+
+    The positions are in the iterators.
+    """
 
     def __init__(self, pipeline: Pipeline[T], state: State | None, batch_size: int) -> None:
         self._pipeline, self._state, self._size = pipeline, state, batch_size
-        # Persistent workers, which have a copy of this, see it there.
+        # In shared memory, so that persistent workers see changes of it.
         self._epoch = torch.tensor(-1).share_memory_()  # type: ignore[no-untyped-call]  # torch's
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch, from 0, that loops give from now on: its rest, where `state` is in it."""
+        """Set the epoch, from 0, that loops yield: its rest, if `state` is in it."""
         self._epoch.fill_(checked("set_epoch", "epoch", epoch, natural))
 
     def __iter__(self) -> Iterator[T]:
@@ -90,11 +95,11 @@ class Dataset(IterableDataset[T]):
 
 
 class Turns(Iterator[T]):
-    """One worker's part of a stream: some items, then those of the others passed over.
+    """One worker's part of a stream: some items, then those of the others are skipped.
 
-    - `ahead`: items to pass over before the first
-    - `own`: items at a turn
-    - `others`: items from one turn to the next
+    - `ahead`: number of items to skip before the first
+    - `own`: number of items per turn
+    - `others`: number of items between turns
     """
 
     def __init__(
@@ -132,17 +137,18 @@ class Turns(Iterator[T]):
 
 
 def state(found: Mapping[str, Any]) -> State:
-    """The pipeline's own state, out of a `StatefulDataLoader`'s.
+    """Extract the pipeline's own state from the state of a `StatefulDataLoader`.
 
-    It is for another number of workers, `lz.run` or `lz.rebase`.
+    Use it for a different number of workers, for `lz.run` or for `lz.rebase`.
 
     Args:
-        found: What `StatefulDataLoader.state_dict()` gave.
+        found: Result of `StatefulDataLoader.state_dict()`.
 
     Raises:
-        ArgumentError: There is none, or it is older than the last batch, as with
+        ArgumentError: If there is none, or it is older than the last batch, as with
             `snapshot_every_n_steps` above 1.
 
+    Example:
         batches = StatefulDataLoader(lz.torch.dataset(pipeline), batch_size=None, num_workers=4)
         ...
         run = lz.run(pipeline, lz.torch.state(batches.state_dict()))
@@ -157,10 +163,10 @@ def state(found: Mapping[str, Any]) -> State:
         raise ArgumentError(f"state: there is no state of a pipeline in {brief(found)}")
     if since := found.get("_steps_since_snapshot"):
         raise ArgumentError(
-            f"state: its snapshot is {since} batches old; StatefulDataLoader makes one with each "
-            "where snapshot_every_n_steps=1"
+            f"state: its snapshot is {since} batches old; with snapshot_every_n_steps=1, "
+            "StatefulDataLoader makes one per batch"
         )
-    return max(states, key=lambda each: each.items)  # of the worker that came last
+    return max(states, key=lambda each: each.items)  # of the last worker that delivered a batch
 
 
 def _states(found: Any) -> Iterator[State]:

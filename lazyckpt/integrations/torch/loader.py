@@ -1,4 +1,4 @@
-"""Batches for a training loop, without a DataLoader."""
+"""A loader of batches for a training loop, without torch's DataLoader."""
 
 from __future__ import annotations
 
@@ -44,61 +44,59 @@ def loader(
     agree_ahead: int = 4,
     timeout: float = 600,
 ) -> Loader[T]:
-    """Batches for a training loop, without a DataLoader: an iterable that can be saved.
+    """Return an iterable of batches for a training loop, with a state that can be saved.
 
-    NumPy arrays of numbers come as tensors that share their memory, also within
-    dicts, lists, tuples and named tuples; all else stays as it is.
+    It replaces a DataLoader. NumPy arrays of numbers become tensors that share their memory, also
+    inside dicts, lists, tuples and named tuples; all other values are left as they are.
 
-    Each loop yields one epoch, as with torch's DataLoader: a loop that was left early does
-    not continue in the next one, which begins the next epoch. Only the first loop from a
-    state, after `state=` or `load_state_dict`, yields the rest of its epoch, or the next
-    epoch if nothing is left. An endless stream continues where the last loop was left;
-    `keep_rest` chooses. After an error of the pipeline, the next loop tries the same item
-    again. A loop begins when it takes its first item; from then on, older ones raise.
+    Each loop yields one epoch, as with torch's DataLoader. If a loop is left early, the next loop
+    does not continue it but begins the next epoch. Only the first loop from a state, after `state=`
+    or `load_state_dict`, yields the rest of its epoch, or the next epoch if nothing is left. An
+    endless stream continues where the last loop was left; `keep_rest` changes that. After an error
+    of the pipeline, the next loop tries the same item again. A loop begins when it takes its first
+    item; from then on, older loops raise an error. `len` is the length of a whole epoch, including
+    items that `on_error="skip"` skips. The state is the pipeline's own, after the last item
+    delivered. A progress bar starts at the position in the epoch with `lz.progress(loader)` or
+    `tqdm(loader, initial=loader.start)`.
 
-    `len` is the length of a whole epoch, including items that `on_error="skip"` leaves out.
-    The state is the pipeline's own, after the last item delivered. A bar starts at the
-    position in the epoch with `lz.progress(loader)` or `tqdm(loader, initial=loader.start)`.
+    With a `group`, all its ranks end each loop at the same step, even if filters, packing or files
+    of their own give them different numbers of items. A loop ends when the first rank reaches the
+    end of its epoch. The remaining items of other ranks come first in their next loop, also after a
+    resume: no item is lost. So ranks may be in different epochs. `Loader.state_dict` is equal on
+    all ranks: if their positions differ, it has the positions of all. An error on one rank is a
+    `RankFailed` on the others, at the same step.
 
-    With a `group` all its ranks end each loop at the same step, however many items
-    each has: where filters, packing or files of its own give them different numbers.
-    A loop ends where the first rank has come to the end of its epoch. What others have
-    left comes first in the next loop, also after a resume: no item is lost. So ranks
-    may be in different epochs. `Loader.state_dict` is equal on all ranks: where each is
-    at a place of its own, it has the places of all. An error on one rank is a `RankFailed`
-    on the others, at the same step.
-
-    The ranks agree for `agree_ahead` steps at a time, over connections of their own,
-    which no other collective uses; so many items wait on each. An agreement costs one
-    all-gather by gloo, of 2 KB a rank: about a millisecond. In it all learn the states
-    of all: where a rank was lost, the others call `Loader.join` with the new process
-    group, and the one in its place makes a loader without a state, and gets its own.
+    The ranks agree on `agree_ahead` steps at a time, and each rank holds that many items. They use
+    separate connections, so this doesn't interfere with other collectives. An agreement costs one
+    all-gather by gloo, of 2 KB per rank: about a millisecond. It shares the states of all ranks. If
+    a rank is lost, the others call `Loader.join` with the new process group; the replacement makes
+    a loader without a state, and receives the state of the lost rank.
 
     Args:
-        pipeline: What to run.
-        executor: Who makes the items, as for `lz.run`; `lz.to_device(...)` for a GPU.
-        state: Where to go on, as for `lz.run`.
-        epoch_size: How many items an epoch has, across ends of the stream, for a
-            pipeline that is endless or whose length is unknown.
+        pipeline: Pipeline to run.
+        executor: How items are computed, as in `lz.run`; `lz.to_device(...)` for a GPU.
+        state: State to resume from, as in `lz.run`.
+        epoch_size: Number of items per epoch, across ends of the stream, for a pipeline that is
+            endless or whose length is unknown.
         keep_rest: If True, a loop continues where the last one was left: with the rest of that
-            epoch, or with `epoch_size` items from there. If False, it begins the next epoch,
-            that of an endless stream included. By default True for endless streams alone.
-        pin_memory: Whether to copy tensors to pinned memory, for
-            `batch.to(device, non_blocking=True)`. It needs a GPU; the copy is made
-            where the item is asked for.
-        strict: As for `lz.run`.
-        on_error: As for `lz.run`.
-        group: The process group, of any backend, whose ranks end together; such as
-            `torch.distributed.group.WORLD`. All make their loaders at the same time.
-        agree_ahead: For how many steps the ranks of the group agree at a time.
+            epoch, or with `epoch_size` items from there. If False, it begins the next epoch, even
+            of an endless stream. By default True for endless streams only.
+        pin_memory: If True, copy tensors to pinned memory, for `batch.to(device,
+            non_blocking=True)`. It needs a GPU. The copy is made when an item is taken, in the
+            thread of the loop.
+        strict: As in `lz.run`.
+        on_error: As in `lz.run`.
+        group: Process group, of any backend, whose ranks end together, such as
+            `torch.distributed.group.WORLD`. All ranks make their loaders at the same time.
+        agree_ahead: Number of steps per agreement of the group.
         timeout: Seconds to wait for all ranks of the group.
 
     Raises:
-        ArgumentError: With `pin_memory`, where torch finds no GPU.
-        StateMismatch: The state belongs to another pipeline, and `strict` is set; or the
+        ArgumentError: With `pin_memory`, if torch finds no GPU.
+        StateMismatch: If the state belongs to a different pipeline and `strict` is True, or if the
             ranks of the group have different pipelines.
-        RankMissing: A rank of the group does not come, in time.
-        RankFailed: Another rank raises an error.
+        RankMissing: If a rank of the group doesn't answer in time.
+        RankFailed: If a different rank raises an error.
 
     >>> import lazyckpt as lz
     >>> batches = lz.torch.loader(lz.columns(x=[1, 2, 3]) | lz.batch(2, collate=lz.stack))
@@ -138,11 +136,11 @@ def _group(value: Any) -> dist.ProcessGroup:
 
 
 class Loader(Iterable[T], Generic[T]):
-    """What `loader` makes: one run, over and over.
+    """A run as an iterable of loops; made by `loader`.
 
     Attributes:
-        batch_sampler: Its `sampler.set_epoch(n)` is for trainers, such as Lightning, that tell
-            a loader's sampler in which epoch they are: the next loop begins no earlier one.
+        batch_sampler: Its `sampler.set_epoch(n)` is for trainers, such as Lightning, that set the
+            epoch of a loader's sampler. The next loop begins in epoch n at the earliest.
     """
 
     def __init__(
@@ -159,10 +157,10 @@ class Loader(Iterable[T], Generic[T]):
         self._move = _pinned if pins else _same
         self._ranked = ranked
         self._paced: Run[T] | RankedRun[T] = ranked or run
-        self._loops = 0  # that have begun
-        self._is_left = False  # the last one, unless it asks for another item
+        self._loops = 0  # number of loops that have begun
+        self._is_left = False  # True if the last loop was left, unless it takes one more item
         self.batch_sampler = EpochSampler()
-        self._hooks: list[RemovableHandle] = []  # of the optimizers that it follows
+        self._hooks: list[RemovableHandle] = []  # on the optimizers that it follows
         self._trained: State | None = None
 
     def __iter__(self) -> Iterator[T]:
@@ -176,8 +174,8 @@ class Loader(Iterable[T], Generic[T]):
             self._is_left = False
 
     def _begin(self) -> Iterator[T]:
-        """Go to where a loop begins; its items."""
-        iter(self._run)  # an error if it is closed
+        """Move to the start of a loop and return its items."""
+        iter(self._run)  # raises an error if it is closed
         is_trained = self._trained is not None and self._trained == self.state
         told, self.batch_sampler.epoch = self.batch_sampler.epoch, 0
         items = self._paced.epoch(self._size)
@@ -221,17 +219,17 @@ class Loader(Iterable[T], Generic[T]):
 
     @property
     def _continues(self) -> bool:
-        """Whether a loop continues where the last one was left."""
+        """True if a loop continues where the last one was left."""
         keeps_rest = self._keeps_rest
         return is_endless(self._paced.pipeline) if keeps_rest is None else keeps_rest
 
     @property
     def start(self) -> int:
-        """How many items of its epoch come before the first one of the next loop.
+        """The number of items of the epoch before the first item of the next loop.
 
-        Above 0 after a resume, for `tqdm(loader, initial=loader.start)`, or for
-        `enumerate(loader, loader.start)`. Of an endless stream without `epoch_size`, all
-        items so far. If the length of an epoch is unknown, it is 0 after the first epoch.
+        It is above 0 after a resume, for `tqdm(loader, initial=loader.start)` or for
+        `enumerate(loader, loader.start)`. For an endless stream without `epoch_size`, it counts all
+        items delivered. If the length of an epoch is unknown, it is 0 after the first epoch.
         """
         state, size = self.state, self._size
         if self._is_left and not (self._continues and size is None):
@@ -248,7 +246,7 @@ class Loader(Iterable[T], Generic[T]):
         if self._ranked is None or self._ranked.length == math.inf:
             return len(Pipeline(self._run.pipeline.calls))
         if self._ranked.length is None:
-            raise TypeError("how many items all ranks have: only reading tells")
+            raise TypeError("the number of items on all ranks can't be known without reading")
         return int(self._ranked.length)
 
     @property
@@ -268,8 +266,8 @@ class Loader(Iterable[T], Generic[T]):
     def rewind(self) -> None:
         """Go back to `trained`, so that a checkpoint on an exception is exact.
 
-        The batch in hand comes again, and so do batches whose gradients were only accumulated.
-        With a `group`, all ranks call it after the same step.
+        The current batch is delivered again, and so are batches whose gradients were only
+        accumulated. With a `group`, all ranks call it after the same step.
         """
         trained = self.trained
         if self._ranked is None:
@@ -280,11 +278,11 @@ class Loader(Iterable[T], Generic[T]):
         self._note_trained()
 
     def follow(self, *optimizers: Optimizer) -> None:
-        """Note the state after each step of these optimizers, for `trained` and `rewind`.
+        """Record the state after each step of these optimizers, for `trained` and `rewind`.
 
         Args:
-            optimizers: They replace those that were followed before. If several step for one
-                batch, give the one that is last.
+            optimizers: The optimizers; they replace those that were followed before. If several
+                step for one batch, pass the last of them.
 
         >>> import lazyckpt as lz
         >>> weight = torch.nn.Parameter(torch.zeros(1))
@@ -311,30 +309,30 @@ class Loader(Iterable[T], Generic[T]):
 
     @property
     def stats(self) -> Stats:
-        """How fast items are made, and how much the loop waits, as of `Run.stats`."""
+        """The throughput of the run and the waiting time of the loop, as in `Run.stats`."""
         return self._run.stats
 
     @property
     def skipped(self) -> Skipped:
-        """How many items `on_error="skip"` has left out, as an int; `first` tells of some."""
+        """The number of items skipped by `on_error="skip"`; `first` describes some of them."""
         return self._paced.skipped
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as a flat dict of ints and texts, for any checkpointer.
+        """Return the state as a flat dict of ints and strings, for any checkpointer.
 
-        Where all ranks are at one place, or there is a `group`, it is equal on all of them.
-        Else it has one text, below the name of this rank: save that of each rank.
+        If all ranks have the same position, or there is a `group`, it is equal on all ranks.
+        Otherwise it has one string, with this rank in its key: save the dict of each rank.
         """
         return self._paced.state_dict()
 
     def load_state_dict(self, state: AnyState) -> None:
-        """Go to a state; a loop under way goes on from there, or else the next one."""
+        """Move to a state; a running loop continues from there, or else the next loop does."""
         self._paced.load_state_dict(state)
         self._is_left = False
         self._note_trained()
 
     def leave(self) -> None:
-        """Have the next loop begin as after a `break`, also after a resume in the middle of one.
+        """Make the next loop begin as after a `break`, even after a resume within an epoch.
 
         >>> import lazyckpt as lz
         >>> pipeline = lz.source(range(3))
@@ -346,10 +344,10 @@ class Loader(Iterable[T], Generic[T]):
         self._is_left = not EpochLoader(self._paced).is_fresh
 
     def change(self, pipeline: Pipeline[T]) -> None:
-        """Go on as another pipeline, from the next item on, as `Run.change` does.
+        """Continue as a different pipeline from the next item on, like `Run.change`.
 
-        The ranks of a `group` all change after the same item. Where one doesn't, all learn
-        which at their next agreement.
+        The ranks of a `group` must all change after the same item. If one of them doesn't, the next
+        agreement raises an error on all of them that names it.
         """
         trained = self._trained
         if trained is not None:
@@ -358,22 +356,22 @@ class Loader(Iterable[T], Generic[T]):
         self._trained = trained
 
     def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:
-        """Go on with a new process group, after a rank was lost. All that are left call it.
+        """Continue with a new process group after a rank was lost; all remaining ranks call it.
 
-        The one in the lost rank's place calls `loader(..., group=group)` meanwhile, with no
-        state: it goes on where that rank was. So it is for several. All go on after
-        the same step, that of the rank which has had the fewest items.
+        Meanwhile the replacement process calls `loader(..., group=group)` without a state and
+        continues from the lost rank's position. Several ranks can be replaced at the same time. All
+        ranks continue after the same step: that of the rank that has received the fewest items.
 
         Args:
-            group: The new process group, in which each has the rank that it had.
-            items: After how many items of this rank to go on, such as those that
-                the model was trained on; all delivered if None. It can go back by up to
-                `agree_ahead` items.
+            group: The new process group, in which each process keeps its rank.
+            items: Number of items of this rank after which to continue, such as those that the
+                model was trained on; None for all delivered. It can go back by up to `agree_ahead`
+                items.
 
         Raises:
-            PipelineError: The loader has no group; the others don't know the place of a
-                new rank, or have to go back too far.
-            RankMissing: A rank does not come, in time.
+            PipelineError: If the loader has no group, or if the others don't know the position of a
+                new rank, or would have to go back too far.
+            RankMissing: If a rank doesn't answer in time.
         """
         checked("join", "group", group, _group)
         if self._ranked is None:
@@ -384,7 +382,7 @@ class Loader(Iterable[T], Generic[T]):
         self._note_trained()
 
     def close(self) -> None:
-        """End workers; the state stays readable."""
+        """Stop workers; the state stays readable."""
         self._run.close()
 
     def __enter__(self) -> Loader[T]:
@@ -399,16 +397,16 @@ class Loader(Iterable[T], Generic[T]):
 
 
 def torch_loader(value: Any) -> Loader[Any]:
-    """The value, if it is a loader: a check of arguments."""
+    """Check that an argument is a loader."""
     if not isinstance(value, Loader):
-        raise Unfit("what lz.torch.loader gives")
+        raise Unfit("a loader from lz.torch.loader")
     return value
 
 
 class EpochSampler:
-    """What a trainer tells in which epoch it is; it samples nothing."""
+    """A stand-in for a sampler, by which a trainer sets the epoch; it samples nothing."""
 
-    batch_size = 1  # which DeepSpeed shows; the loader's own is not known
+    batch_size = 1  # shown by DeepSpeed; the loader's own is not known
 
     def __init__(self) -> None:
         self.sampler, self.epoch = self, 0
@@ -418,7 +416,7 @@ class EpochSampler:
 
 
 def _unwrapped(value: Any) -> Optimizer:
-    """An optimizer, without what Accelerate or Lightning has put around it."""
+    """Return an optimizer without the wrappers of Accelerate and Lightning."""
     inner = getattr(value, "optimizer", value)
     found: Optimizer = checked("follow", "optimizers", inner, _optimizer)
     return found

@@ -1,4 +1,4 @@
-"""Items of a run that are made before they are given."""
+"""Items of a run that are computed before they are delivered."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class Lookahead(Generic[T]):
-    """Items of a run that are made before they are given, each with the state after it.
+    """Items of a run that are computed before they are delivered, each with the state after it.
 
     Attributes:
         items: The items, in order.
-        error: What came in place of the next one.
-        is_over: Whether there is no next one, in the epochs that are asked for.
+        error: The error raised in place of the next item.
+        is_over: True if there is no next item in the requested epochs.
     """
 
     def __init__(self, run: Run[T]) -> None:
@@ -37,7 +37,7 @@ class Lookahead(Generic[T]):
 
     def _restart(self) -> None:
         self._pairs = self._run.with_state()
-        self._is_whole = self._epochs.is_fresh  # the epoch, and nothing has come of it
+        self._is_whole = self._epochs.is_fresh  # True if no item of the epoch was read
 
     @property
     def end(self) -> State:
@@ -45,25 +45,25 @@ class Lookahead(Generic[T]):
         return self._run.state
 
     def go_to(self, state: AnyState) -> None:
-        """Drop the items, and go on from a state."""
+        """Drop the items and continue from a state."""
         self._run.load_state_dict(state)
         self._begin()
 
     def begin(self, epoch: int, state: State) -> None:
-        """Drop the items, and go on from where an epoch begins, after those before a state."""
+        """Drop the items and go to the start of an epoch, counting the items before a state."""
         self._run.load_state_dict(state)
         self._epochs.advance(epoch)
         self._begin()
 
     def change(self, pipeline: Chain) -> None:
-        """Go on as another pipeline after the last of the items."""
+        """Continue as a different pipeline after the last of the items."""
         self._run.change(pipeline)
         self._begin()
 
     def epoch(self) -> int:
-        """That of the next item: the one under way, or the next where nothing is left of it.
+        """Return the epoch of the next item: the current one, or the next if that is over.
 
-        It forgets an error, and tries that item again.
+        Clears an error, and tries that item again.
         """
         self.error, self.is_over = None, False
         if not self.items:
@@ -77,7 +77,7 @@ class Lookahead(Generic[T]):
         return self._epochs.epoch
 
     def fill(self, size: int, last: float) -> None:
-        """Make items until there are `size`, or none are left up to the end of epoch `last`."""
+        """Compute items until there are `size`, or until epoch `last` ends."""
         self.is_over = self.is_over and self._epochs.epoch >= last
         while len(self.items) < size and self.error is None and not self.is_over:
             try:
@@ -86,7 +86,7 @@ class Lookahead(Generic[T]):
             except StopIteration:
                 self._go_on(last)
             except BaseException as error:
-                self._pairs = self._run.with_state()  # it has ended with the error
+                self._pairs = self._run.with_state()  # the error has ended the iterator
                 if not isinstance(error, Exception):
                     raise
                 self.error = error

@@ -1,4 +1,4 @@
-"""Where ranks go on when some of them are new."""
+"""Positions at which ranks continue if some of them are new."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from lazyckpt.state.reshard import reshard
 
 
 class Point(NamedTuple):
-    """A place of all ranks: so many steps after an agreement, by its number."""
+    """A common position of all ranks: a number of steps after an agreement."""
 
     agreement: int
     steps: int
 
 
 def meeting_point(reports: Sequence[Report]) -> Point | None:
-    """Where all ranks with a place can go on: after the last agreement that all of them remember.
+    """Return the point at which all ranks with a position can continue.
 
-    It is the step that the last of them has come to. None where they remember none.
+    It comes after the last common agreement, at the step of the rank that is furthest behind. None
+    if there is no common agreement.
     """
     pasts = [dict(report.past) for report in reports if report.has_place]
     known = [
@@ -37,7 +38,7 @@ def meeting_point(reports: Sequence[Report]) -> Point | None:
 
 
 def of_group(found: Mapping[str, Any], size: int) -> tuple[list[str], int]:
-    """The states of all ranks of a group, out of its `state_dict`, and the steps since."""
+    """Parse the `state_dict` of a group: the states of all ranks, and the steps after them."""
     try:
         states, steps = json.loads(found["ranks"]), operator.index(found["steps"])
     except (TypeError, KeyError, ValueError):
@@ -48,21 +49,22 @@ def of_group(found: Mapping[str, Any], size: int) -> tuple[list[str], int]:
         raise InvalidState(f"steps must be an int >= 0, got {brief(steps)}")
     if len(states) != size:
         raise StateMismatch(
-            f"loader: the state has the places of {len(states)} ranks, and the group has {size}: "
-            "if the pipeline can change ranks, lz.reshard takes the state of each rank, which is "
-            "lz.advance(pipeline, place, state['steps']) of its place in json.loads(state['ranks'])"
+            f"loader: the state has the positions of {len(states)} ranks, and the group has "
+            f"{size}: if the pipeline can change ranks, pass the state of each rank to lz.reshard; "
+            "it is lz.advance(pipeline, each, state['steps']) for each in "
+            "json.loads(state['ranks'])"
         )
     return states, steps
 
 
 def common_place(reports: Sequence[Report], new: Sequence[int], pipeline: Chain) -> str:
-    """The state of the ranks that are not new, where it is that of every rank."""
+    """Return the state of the ranks that are not new, if it applies to every rank."""
     states = {report.state for report in reports if report.has_place}
     if len(states) == 1 and is_divided(pipeline):
         with suppress(StateMismatch):
             reshard([*states], pipeline)
             return states.pop()
     raise PipelineError(
-        f"loader: {listed(new)} came without a state, and the others' is not that of all ranks, "
-        "nor have they agreed since they have theirs; load the state of each rank"
+        f"loader: {listed(new)} came without a state, and the others have no common state and "
+        "no common agreement; load the state of each rank"
     )

@@ -1,4 +1,4 @@
-"""A run on each rank of a process group, which end their epochs at the same step."""
+"""Runs on the ranks of a process group that end their epochs at the same step."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ T = TypeVar("T")
 class Agreement(NamedTuple):
     """The states of all ranks when they agreed.
 
-    - `number`: how many agreements came before it
-    - `states`: theirs, as JSON
-    - `items`: how many items this rank had delivered
+    - `number`: number of earlier agreements
+    - `states`: the states as JSON
+    - `items`: number of items that this rank had delivered
     """
 
     number: int
@@ -44,27 +44,28 @@ class Agreement(NamedTuple):
 
 
 class RankedRun(Generic[T]):
-    """A run on each rank, which all end their epochs at the same step.
+    """A run on each rank; all ranks end their epochs at the same step.
 
-    Each makes a few items ahead, and all tell each other how many those are: the
-    least of these numbers is how many steps all can do. What a rank has left when
-    an epoch ends comes first in the next one. An epoch ends where the first rank has
-    come to the end of it: the rank that is furthest ahead says which epoch it is.
+    Each rank computes a few items ahead and tells the others how many it has. The least of these
+    numbers is the number of steps that all ranks can do. Items that a rank has left at the end of
+    an epoch come first in the next one. An epoch ends when the first rank reaches its end; the rank
+    that is furthest ahead determines which epoch it is.
 
-    In an agreement all ranks learn the states of all, so that one that is
-    replaced has its place from the others.
+    In an agreement all ranks learn the states of all, so a replaced rank gets its position from the
+    others.
 
     Args:
-        pipeline: What runs.
+        pipeline: Pipeline that runs.
         run: Its run on this rank.
-        agree_ahead: For how many steps to agree at once.
-        timeout: How many seconds an agreement may take.
+        agree_ahead: Number of steps per agreement.
+        timeout: Seconds that an agreement may take.
 
     Attributes:
-        pipeline: What runs.
-        left: How many items the last loop had left at most; None after another state was loaded.
+        pipeline: Pipeline that runs.
+        left: Most items that the last loop had left; None after a different state was loaded.
         state: The state after the last delivered item.
-        length: How many items an epoch has, infinity if endless, None if only reading tells.
+        length: Number of items per epoch, infinity if endless, None if it can't be known without
+            reading the data.
     """
 
     def __init__(
@@ -88,14 +89,14 @@ class RankedRun(Generic[T]):
 
     @property
     def skipped(self) -> Skipped:
-        """How many items were left out before the last delivered one."""
+        """The number of items that were skipped before the last delivered one."""
         return self.state.skipped
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for any checkpointer, equal on all ranks.
+        """Return the state for any checkpointer, equal on all ranks.
 
-        Where each rank is at a place of its own, those of all when they agreed last, and
-        the steps since.
+        If each rank has its own position, it has the positions of all at the last agreement, and
+        the number of steps since.
         """
         return self._dict(self.state)
 
@@ -107,12 +108,12 @@ class RankedRun(Generic[T]):
         return {"ranks": dumps(past[-1].states), "steps": state.items - past[-1].items}
 
     def load_state_dict(self, state: AnyState) -> None:
-        """Go to a state. A loop under way goes on from there, after another agreement."""
+        """Move to a state; a running loop continues from there, after a new agreement."""
         assert self._ranks is not None
         self.load(state, *self._ranks.who)
 
     def load(self, state: AnyState, rank: int, size: int) -> None:
-        """Go to a state of this rank of a group of that size, or of all of them."""
+        """Move to a state of this rank in a group of that size, or to one of all ranks."""
         agreements = []
         if isinstance(state, Mapping) and "ranks" in state:
             states, steps = of_group(state, size)
@@ -128,44 +129,44 @@ class RankedRun(Generic[T]):
         self.left, self._kept, self._has_place = None, None, True
 
     def keep(self) -> None:
-        """Remember where all ranks are, for `rewind`."""
+        """Remember the positions of all ranks, for `rewind`."""
         self._kept = self._agreements[-1] if self._agreements else None
 
     def rewind(self, state: State) -> None:
-        """Go back to a state of this rank, and with it to those of all ranks, if they are known."""
+        """Go back to a state of this rank, and to the matching states of all ranks if known."""
         self.load_state_dict(self._dict(state))
 
     def change(self, pipeline: Chain) -> None:
-        """Go on as another pipeline after the item delivered last; the ranks then agree anew."""
+        """Continue as a different pipeline after the last delivered item; then agree again."""
         self._ahead.go_to(self.state)
         self._ahead.change(pipeline)
         self.pipeline, self._digest = pipeline, pipeline_digest(pipeline)
         self.state, self.length = self._ahead.end, None
-        self._agreements.clear()  # whose states are of another pipeline
+        self._agreements.clear()  # their states belong to the old pipeline
         self._kept = None
         self._has_changed = True
 
     def epoch(
         self, size: int | None = None, least: int = 0, *, is_left: bool = False
     ) -> Iterator[T]:
-        """The rest of this epoch, or the next one: on all ranks as many items.
+        """Yield the rest of this epoch, or the next one: the same number of items on all ranks.
 
         Args:
-            size: How many items an epoch has, across the ends of the stream.
+            size: Number of items per epoch, across the ends of the stream.
             least: The first epoch that it may be.
-            is_left: Whether the last loop was left: it is the next one then, unless a rank had
-                come to the end of its own.
+            is_left: True if the last loop was left early. The next epoch is read then, unless a
+                rank had reached the end of its epoch.
         """
         is_over = False
         while not is_over:
             self._turn += 1
             is_over = yield from self._steps(self._turn, size, least, is_left)
-            least, is_left = 0, False  # for a state that was loaded meanwhile
+            least, is_left = 0, False  # in case a state was loaded meanwhile
 
     def _steps(
         self, turn: int, size: int | None, least: int, is_left: bool
     ) -> Generator[T, None, bool]:
-        """The items up to the end of an epoch; whether it is over."""
+        """Yield the items up to the end of an epoch; return whether it is over."""
         ahead, room = self._ahead, self._room
         self._has_changed = False
         last, self.left = self._begin(size, least, is_left)
@@ -183,7 +184,7 @@ class RankedRun(Generic[T]):
                 given += 1
                 if turn != self._turn:
                     return False
-            if self._has_changed:  # so that others are ahead, and perhaps fewer
+            if self._has_changed:  # the new pipeline may have fewer items ahead
                 self._has_changed = False
             elif agreed < most:
                 self._end(reports, agreed)
@@ -191,7 +192,7 @@ class RankedRun(Generic[T]):
         return True
 
     def _begin(self, size: int | None, least: int, is_left: bool) -> tuple[float, float]:
-        """The last epoch of the stream to read of, and how many items there are at most."""
+        """Return the last epoch of the stream to read, and the most items to deliver."""
         ahead = self._ahead
         if ahead.end.items != self.state.items + len(ahead.items):  # after an interrupt
             ahead.go_to(self.state)
@@ -222,18 +223,18 @@ class RankedRun(Generic[T]):
             self.state = ahead.end
 
     def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:
-        """Go on with a process group, whose ranks all call it. New ones get their place of it.
+        """Continue with a process group, whose ranks all call it; new ranks get their position.
 
         Args:
             group: The process group.
-            items: After how many items of this rank to go on; None for all delivered.
+            items: Number of items of this rank after which to continue; None for all delivered.
         """
         if self._ranks is not None and self._ranks.who != (group.rank(), group.size()):
             rank, size = self._ranks.who
             raise PipelineError(
                 f"join: this was rank {rank} of {size}, and is rank {group.rank()} of "
-                f"{group.size()}; make a loader for it, from what lz.reshard or lz.rebase makes "
-                "of the states"
+                f"{group.size()}; make a new loader, from the states converted by lz.reshard or "
+                "lz.rebase"
             )
         self._ranks = Ranks(group, self._timeout)
         self._turn += 1
@@ -253,7 +254,7 @@ class RankedRun(Generic[T]):
         self._remember(0, reports)
 
     def _take_place(self, rank: int, reports: list[Report], reached: int) -> Exception | None:
-        """Go to where all ranks go on; the error that came of it on this one."""
+        """Move to the common position of all ranks; return the error that this raised."""
         point, new = meeting_point(reports), [n for n, r in enumerate(reports) if not r.has_place]
         states: dict[str, str] = {}
         if point is not None:
@@ -267,18 +268,18 @@ class RankedRun(Generic[T]):
             return self._go_on(states[str(rank)], point.steps)
         if reached != self.state.items:
             return PipelineError(
-                f"loader: items={reached:,} is before the last two agreements, so it can't go "
-                "back there; load the state of each rank"
+                f"loader: items={reached:,} is before the last two agreements, which is too far "
+                "back; load the state of each rank"
             )
         if len(new) in (0, len(reports)):
             return None
-        state = common_place(reports, new, self.pipeline)  # or an error, on all ranks
+        state = common_place(reports, new, self.pipeline)  # an error is raised on all ranks
         return self._go_on(state, 0) if rank in new else None
 
     def _places(
         self, here: Agreement | None, new: list[int], reports: list[Report]
     ) -> dict[str, str]:
-        """The states of new ranks at an agreement, of the first rank that was there."""
+        """Return the states of new ranks at an agreement, from the first rank that took part."""
         first = next(rank for rank, report in enumerate(reports) if report.has_place)
         states = None
         if here is not None and self._ranks is not None and self._ranks.rank == first:
@@ -288,7 +289,7 @@ class RankedRun(Generic[T]):
         return found
 
     def _go_on(self, state: str, steps: int) -> Exception | None:
-        """Go to so many steps after a state; the error that came of it."""
+        """Move to a number of steps after a state; return the error that this raised."""
         try:
             self._ahead.go_to(state)
             self.state = self._ahead.end
@@ -302,7 +303,7 @@ class RankedRun(Generic[T]):
         return self._ahead.error
 
     def _agree(self, asks: str, size: int | None, **said: Any) -> list[Report]:
-        """What all ranks say; an error on all of them where they don't go in step."""
+        """Exchange reports of all ranks; raise an error on all of them if they are out of step."""
         since = self.state.items - self._agreements[-1].items if self._agreements else None
         number = self._agreements[-1].number + 1 if self._agreements else 0
         reports = self._tell(asks, size, since=since, **said)
@@ -325,6 +326,6 @@ class RankedRun(Generic[T]):
 
 
 def _shortest(reports: list[Report]) -> float | None:
-    """How many items an epoch of all ranks has; None if only reading tells."""
+    """Return the number of items per epoch on all ranks; None if reading is needed to know it."""
     lengths = [report.length for report in reports if report.length is not None]
     return min(lengths) if len(lengths) == len(reports) else None

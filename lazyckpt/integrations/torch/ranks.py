@@ -1,4 +1,4 @@
-"""The ranks of a process group, which tell each other something, all at once."""
+"""Messages between the ranks of a process group."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import torch.distributed as dist
 from lazyckpt.errors import RankMissing
 from lazyckpt.integrations.torch.reports import listed
 
-_ROOM = 2048  # bytes that a message has at once; what is longer comes in a second round
-_HEAD = 8  # bytes of its length
+_ROOM = 2048  # bytes of a message in the first round; the rest is sent in a second round
+_HEAD = 8  # bytes of a message's length
 
 
 class Ranks:
-    """The ranks of a process group, joined by connections of their own.
+    """The ranks of a process group, with separate connections between them.
 
-    These are gloo's, so that nothing here comes between the collectives of the
-    group, whatever its backend is.
+    The connections are gloo's, so they don't interfere with the group's own collectives, whatever
+    its backend.
 
     Args:
-        group: The process group; all of its ranks make this at the same time.
-        timeout: How many seconds to wait for all.
+        group: The process group; all of its ranks make this object at the same time.
+        timeout: Seconds to wait for all ranks.
 
     Attributes:
-        rank: This one, in the group.
-        size: How many there are.
+        rank: This rank in the group.
+        size: The number of ranks.
     """
 
     def __init__(self, group: dist.ProcessGroup, timeout: float) -> None:
@@ -50,14 +50,14 @@ class Ranks:
 
     @property
     def who(self) -> tuple[int, int]:
-        """This rank, and of how many."""
+        """This rank, and the number of ranks."""
         return self.rank, self.size
 
     def exchange(self, message: bytes) -> list[bytes]:
-        """What every rank says, in their order. All ranks call it, equally often.
+        """Return the messages of all ranks, in their order; all ranks call it equally often.
 
         Raises:
-            RankMissing: A rank did not, within the time limit.
+            RankMissing: If a rank doesn't call it within the time limit.
         """
         with self._meeting():
             return self._gathered(message)
@@ -79,11 +79,11 @@ class Ranks:
 
     @contextmanager
     def _meeting(self) -> Iterator[None]:
-        """What all ranks do together; a `RankMissing` says who didn't come."""
+        """Track a step that all ranks do together; a `RankMissing` names those that didn't come."""
         begun = monotonic()
         self._meetings += 1
         self._store.set(self._came(self.rank), "")
-        if self._meetings > 2:  # who fails in one meeting looks for those who came to it
+        if self._meetings > 2:  # a rank that fails in a meeting looks up who came to it
             self._store.delete_key(self._came(self.rank, self._meetings - 2))
         try:
             yield
@@ -96,9 +96,9 @@ class Ranks:
     def _missing(self, end: float) -> RankMissing:
         missing = [rank for rank in range(self.size) if not self._comes(rank, end)]
         if self.rank in missing:
-            who, missing = "which ranks are missing can't be told, for the store has gone", []
+            who, missing = "the missing ranks are unknown, because the store is gone", []
         elif not missing:
-            who = "a connection was lost, though all ranks came"
+            who = "a connection was lost, although all ranks came"
         else:
             who = f"{listed(missing)} did not come"
         return RankMissing(

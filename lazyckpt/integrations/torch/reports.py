@@ -1,4 +1,4 @@
-"""What ranks tell each other, and what of that has to be the same on all of them."""
+"""Messages of an agreement, and checks that all ranks send the same in some of their fields."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lazyckpt.errors import PipelineError, RankFailed, StateMismatch
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.state import State
 
-_MOST = 160  # characters of an error that another rank is told
+_MOST = 160  # most characters of an error in a message
 
 
 class Report(NamedTuple):
-    """What a rank says in an agreement.
+    """The message of a rank in an agreement.
 
-    - `asks`: what for
-    - `settings`: what else must be the same on all ranks, by name
-    - `pipeline`: the digest of its pipeline
+    - `asks`: purpose of the agreement
+    - `settings`: other values that must be the same on all ranks, by name
+    - `pipeline`: digest of its pipeline
     - `state`: its state, as JSON
-    - `items`: how many items it has delivered
-    - `since`: how many of these since the last agreement; None where it has gone to a state
-    - `epoch`: that of its next item
-    - `ready`: how many items it has made ahead
-    - `error`: what came in place of the next one, as a text
-    - `has_place`: whether its state is one that it has come to
-    - `past`: the agreements that it remembers, by number, each with its items since
-    - `length`: how many items an epoch of it has, infinity if endless, None if unknown
-    - `states`: those of new ranks at one of these, by rank
+    - `items`: number of items it has delivered
+    - `since`: number of these since the last agreement; None if it has moved to a state
+    - `epoch`: epoch of its next item
+    - `ready`: number of items it has computed ahead
+    - `error`: the error in place of the next item, as a string
+    - `has_place`: True if its state is a position that it has reached
+    - `past`: agreements that it remembers: their numbers, and its items since each
+    - `length`: number of items per epoch, infinity if endless, None if unknown
+    - `states`: states of new ranks at one of these agreements, by rank
     """
 
     asks: str
@@ -58,15 +58,15 @@ class Report(NamedTuple):
 
 
 def pipeline_digest(pipeline: Chain) -> str:
-    """What is the same on all ranks of one pipeline.
+    """Return a digest that is equal on all ranks of one pipeline.
 
-    Where it is not divided, each rank may have data of its own.
+    If the pipeline is not divided, each rank may have its own data, which the digest ignores.
     """
     return digest(dumps(_comparable(pipeline.entries, is_divided(pipeline))))
 
 
 def is_divided(pipeline: Chain) -> bool:
-    """Whether each rank gets its part of the same data."""
+    """Return whether each rank gets its part of the same data."""
     return pipeline.machine.share.ranks > 1
 
 
@@ -81,14 +81,14 @@ def _comparable(entries: Entries, divided: bool) -> Entries:
 
 
 def check_alike(reports: Sequence[Report]) -> None:
-    """Raise an error, on all ranks the same, which names those that differ from most."""
+    """Raise an error, the same on all ranks, that names the ranks that differ from most."""
     _check_pipelines(reports)
     for name, asked in (
-        ("do not do the same: {} asks for {}, and {} for {}", [each.asks for each in reports]),
+        ("do different things: {} asks for {}, and {} for {}", [each.asks for each in reports]),
         ("differ: {} has {}, and {} {}", [_settings(each) for each in reports]),
         (
-            "are not at the same step: since they agreed, {} {}, and {} {}; load the state of one "
-            "step on all",
+            "are not at the same step: since they agreed, {} {}, and {} {}; load states of the "
+            "same step on all ranks",
             [_moved(each.since) for each in reports],
         ),
     ):
@@ -105,7 +105,7 @@ def _settings(report: Report) -> str:
 
 
 def _moved(since: int | None) -> str:
-    return "has gone to another state" if since is None else f"has had {since} items"
+    return "has moved to a different state" if since is None else f"has had {since} items"
 
 
 def _check_pipelines(reports: Sequence[Report]) -> None:
@@ -116,28 +116,28 @@ def _check_pipelines(reports: Sequence[Report]) -> None:
     lines = []
     for rank in odd[:8]:
         mine, other = (State.from_json(reports[n].state).stages for n in (usual, rank))
-        lines.append(f"rank {rank}, beside rank {usual}:\n{difference(mine, other).rstrip()}")
+        lines.append(f"rank {rank}, unlike rank {usual}:\n{difference(mine, other).rstrip()}")
     raise StateMismatch("loader: the pipelines of the ranks differ\n" + "\n".join(lines))
 
 
 def odd_ones(values: Sequence[Any]) -> list[int]:
-    """Which of these differ from most of them."""
+    """Return the numbers of the values that differ from most of them."""
     usual = Counter(values).most_common(1)[0][0]
     return [number for number, value in enumerate(values) if value != usual]
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """Ranks as a text: `rank 1`, `ranks 0, 1 and 4`."""
+    """Format ranks: `rank 1`, `ranks 0, 1 and 4`."""
     *most, last = map(str, ranks)
     return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
 
 
 def told(error: Exception | None) -> str | None:
-    """An error as other ranks are told of it."""
+    """Format an error for the other ranks."""
     return None if error is None else cut(f"{type(error).__name__}: {error}"[:_MOST])
 
 
 def failed(reports: Sequence[Report], ranks: Sequence[int]) -> RankFailed:
-    """The error of a rank beside which others fail."""
+    """Return the error of a rank on which others have failed."""
     why = "; ".join(f"rank {rank}: {reports[rank].error}" for rank in ranks[:8])
     return RankFailed(f"loader: {listed(ranks)} failed; {why}", ranks)

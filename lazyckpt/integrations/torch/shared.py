@@ -1,4 +1,4 @@
-"""`lz.torch.shared`: one rank makes each item that all need, and sends it to the others."""
+"""`lz.torch.shared`: one rank computes each common item, and sends it to the others."""
 
 from __future__ import annotations
 
@@ -27,52 +27,51 @@ def shared(
     chunk_size: int = 32,
     timeout: float = 60.0,
 ) -> Executor:
-    """Have each item before `shard` made by one rank of a process group, and sent to all.
+    """Compute each item before `shard` on one rank of a process group, and send it to all.
 
-    Without it each rank reads, tokenizes and filters all that comes before `shard`, and
-    keeps its part of the rows. With it the ranks do so by turns: each makes its part of the
-    common items in the workers of `executor`, and sends them to the others. Mixing, packing and
-    sharding run on each rank, and so do the stages after `shard`. Items, their order and
-    the states are those of each rank alone, on any number of ranks.
+    Without it each rank reads, tokenizes and filters everything before `shard`, and keeps its part
+    of the rows. With it the ranks take turns: each computes its part of the common items in the
+    workers of `executor`, and sends them to the others. Mixing, packing, sharding and the stages
+    after `shard` run on each rank. Items, their order and the states are those of each rank alone,
+    on any number of ranks. If all stages up to `shard` have random access, no rank computes the
+    items of others, and nothing is sent.
 
-    If all stages up to `shard` have random access, no rank makes the items of others anyway,
-    and nothing is sent.
+    A failing item fails on all ranks at the same position. With `on_error="skip"` all ranks skip
+    the same records, even if they fail at random. Functions after `shard` run on their own rank
+    only. If a rank is lost, a `RankMissing` names it, at the first item that it should have
+    computed. If a rank leaves its run, the others take over its turns.
 
-    A failing item fails on all ranks at the same place; with `on_error="skip"` all leave out the
-    same records, even if they fail by chance. Functions after `shard` run on their own
-    rank alone. A rank that is lost is a `RankMissing`, which names it, at the first item
-    that it should have made; a rank that leaves its run is replaced by the others.
+    All ranks open the same runs. They compare stages, settings, the position and a sample of the
+    data, and raise an error if these differ. After a rewind (`load_state_dict`), a pause, an error
+    or a `change`, the ranks start again together: all must do the same.
 
-    All ranks open the same runs. They compare stages, settings, the position, and a sample of the
-    data, and refuse to go on if they differ. A rewind (`load_state_dict`), a pause, and going on
-    after an error are a new beginning, which all ranks make together; `change` too.
+    The ranks connect to each other by TCP, through the address of rank 0 in the group's
+    `MASTER_ADDR`. Each proves that it knows a secret that rank 0 has sent through the group.
+    Messages are pickled, so all members of the group are trusted.
 
-    The ranks connect to each other by TCP, through the address of rank 0 that the group's
-    `MASTER_ADDR` says, and each proves that it knows a secret which rank 0 has sent through the
-    group. What they send is pickled: whoever is in the group is trusted.
+    Ranks with the same index of `shard`, as in tensor or pipeline parallelism, may all be in the
+    group.
 
-    Ranks of one index of `shard`, as of tensor or pipeline parallelism, may all be in the group.
-
-    Memory: the common items that the ranks have under way or made ahead, up to 64 MiB and those
-    of one turn of all ranks.
+    Memory: the common items in progress or computed ahead, up to 64 MiB plus those of one turn of
+        all ranks.
 
     Args:
-        executor: The workers of each rank: `processes(...)`, `threads(...)` and others.
-        group: The process group, of any backend; None is that of all ranks. All its
-            ranks call this at the same time.
-        chunk_size: Items per message. Each message costs each rank some 0.2 ms of its reader's
-            time, so items that are quickly made want many; a worker has to make all of them
-            before any is sent. What `flat_map` makes of a file is always a message of its own.
-        timeout: Seconds to wait for ranks that don't come, and for one that is awaited and
-            says nothing: not for one that trains, compiles or saves.
+        executor: Workers of each rank: `processes(...)`, `threads(...)` and others.
+        group: Process group, of any backend; None for the group of all ranks. All its ranks call
+            this at the same time.
+        chunk_size: Items per message. Each message costs each rank about 0.2 ms in the thread that
+            reads it, so use large chunks for cheap items. A worker computes a whole chunk before it
+            is sent. The outputs of `flat_map` for one file are always a message of their own.
+        timeout: Seconds to wait for ranks that don't come, and for an awaited rank that sends
+            nothing. It doesn't limit the time a rank trains, compiles or saves.
 
     Returns:
-        An executor, for the ranks of the group alone.
+        An executor, for the ranks of the group only.
 
     Raises:
-        ArgumentError: An argument is out of range, or there is no process group.
-        PipelineError: When it runs: the pipeline has no `shard`, or ranks have places of their
-            own, as after `shard(...) | filter(...)`.
+        ArgumentError: If an argument is out of range, or there is no process group.
+        PipelineError: During a run, if the pipeline has no `shard`, or if ranks have their own
+            positions, as after `shard(...) | filter(...)`.
 
     Example:
         executor = lz.torch.shared(lz.processes(8), dist.group.WORLD)
@@ -112,7 +111,7 @@ def _with_workers(value: Any) -> PoolExecutor:
 
 
 def _own_host() -> str:
-    """The address of this machine on the network of the process group."""
+    """Return the address of this machine on the network of the process group."""
     for name in (os.environ.get("MASTER_ADDR", ""), socket.gethostname()):
         try:
             host = socket.gethostbyname(name)

@@ -1,9 +1,9 @@
-"""States in experiment trackers: `log_state` beside your metrics, `load_state` to resume.
+"""States in experiment trackers: `log_state` next to your metrics, `load_state` to resume.
 
-A tracker changes much of what you log. All of these return the JSON text of a state
-unchanged, whatever its length (below 128 KB in DVCLive), its ints and its floats:
+A tracker may change logged values. With these functions every tracker returns the JSON string of a
+state unchanged, whatever its length (below 128 KB in DVCLive), its ints and its floats:
 
-| tracker     | where the state is                 | what becomes of a dict, or elsewhere       |
+| tracker     | where the state is                 | effect on a dict, or elsewhere             |
 | ----------- | ---------------------------------- | ------------------------------------------ |
 | MLflow      | artifact `lazyckpt/<step>.json`    | a param is cut off at 6,000 characters, a  |
 |             |                                    | tag at 8,000                               |
@@ -16,7 +16,7 @@ unchanged, whatever its length (below 128 KB in DVCLive), its ints and its float
 |             |                                    | a tuple becomes a list                     |
 | TensorBoard | text with the tag `lazyckpt`       | a reader keeps 10 of them                  |
 | DVCLive     | row of `plots/metrics/lazyckpt.tsv`| a param has no steps; `Live()` without     |
-|             |                                    | `resume=True` removes what there was       |
+|             |                                    | `resume=True` removes the earlier history  |
 
 Extras: `mlflow`, `wandb`, `trackio`, `aim`, `tensorboard`, `dvclive`.
 """

@@ -1,8 +1,8 @@
 """Aim: a `Text` of the sequence `lazyckpt`.
 
 A run's dict accepts no ints beyond 64 bits, and turns tuples into lists. A run opened with
-`read_only=True` shows no sequence until Aim has indexed it; this reads its texts
-beneath that, so that you can load from a run in progress, or one that was killed.
+`read_only=True` shows no sequence until Aim has indexed it. This module reads the texts from the
+underlying storage, so you can load from a run in progress, or from one that was killed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from lazyckpt.integrations.trackers.kinds import NAME, Texts, package, unfit
 def log(where: Any, text: str, step: int) -> None:
     run = _run(where)
     if run.read_only:
-        raise PipelineError(
-            f"the run {run.hash} is read-only: aim.Run({run.hash!r}) goes on with it"
-        )
+        raise PipelineError(f"the run {run.hash} is read-only: aim.Run({run.hash!r}) continues it")
     run.track(package("aim", "aim").Text(text), name=NAME, step=step)
 
 

@@ -1,8 +1,8 @@
 """DVCLive: a row of `plots/metrics/lazyckpt.tsv`, the history of the metric `lazyckpt`.
 
-Params and the summary have no steps: each keeps the last. `Live()` removes the previous
-history; `Live(resume=True)` continues it. DVCLive reads its files at every step and
-fails for a text above 128 KB, so a state of your own as long as that is refused.
+Params and the summary have no steps: each keeps the last value. `Live()` removes the previous
+history; `Live(resume=True)` continues it. DVCLive reads its files at every step and fails on
+strings above 128 KB, so a state that long, because of your own state, is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def texts(where: Any) -> Texts:
 
 def _rows(path: Path) -> Iterator[list[str]]:
     with path.open(encoding="utf-8", newline="") as lines:
-        whole = (line for line in lines if line.endswith("\n"))  # not one that was cut off
+        whole = (line for line in lines if line.endswith("\n"))  # the last line may be cut
         yield from csv.reader(whole, delimiter="\t")
 
 

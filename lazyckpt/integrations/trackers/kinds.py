@@ -1,4 +1,4 @@
-"""What the trackers have in common: a shape, a name, the errors."""
+"""The common parts of trackers: an interface, a name, the errors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, NoReturn, Protocol
 from lazyckpt.core.checks import brief
 from lazyckpt.errors import ArgumentError, PipelineError
 
-NAME = "lazyckpt"  # of the folder, sequence, metric or tag that the states are in
+NAME = "lazyckpt"  # name of the folder, sequence, metric or tag that contains the states
 
 Texts = Mapping[int, Callable[[], str]]
-"""How to read the state of each step; of a step that came twice, the later one."""
+"""A function per step that reads its state; if a step was logged twice, the later one."""
 
 ACCEPTED = """
     mlflow       mlflow.start_run(), a run of a client, a client, or the module mlflow;
@@ -31,10 +31,10 @@ class NoState(PipelineError, LookupError):
 
 
 class Tracker(Protocol):
-    """A module for each tracker."""
+    """The interface of each tracker's module."""
 
     def log(self, where: Any, text: str, step: int) -> None:
-        """Store the text of a state, on disk or on its way to a server when this returns."""
+        """Store the text of a state; on return it is on disk or on its way to a server."""
 
     def texts(self, where: Any) -> Texts: ...
 
@@ -57,4 +57,4 @@ def unfit(where: Any) -> NoReturn:
 
 
 def not_started(name: str, call: str) -> NoReturn:
-    raise PipelineError(f"no run of {name} is under way: {call} starts one")
+    raise PipelineError(f"no run of {name} is active: {call} starts one")

@@ -1,8 +1,8 @@
 """MLflow: an artifact of the run, `lazyckpt/<step>.json`, as text.
 
-MLflow cuts params and tags off at 6,000 and 8,000 characters, with a line in the log at
-most; a param can't be changed; `log_dict` turns what is no JSON into a string.
-Artifacts are stored beside the SQLite file, not in it: copy both.
+MLflow cuts params and tags off at 6,000 and 8,000 characters, with at most a line in the log. A
+param can't be changed. `log_dict` turns values that aren't JSON into strings. Artifacts are stored
+next to the SQLite file, not in it: copy both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ID = re.compile(r"(?:runs:/)?([0-9a-f]{32})/?")
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is what MLflow has as the id of a run, or its URI."""
+    """Return whether a string is the id of an MLflow run, or its URI."""
     return _ID.fullmatch(text) is not None
 
 
@@ -49,7 +49,7 @@ def _text(client: Any, run: str, path: PurePosixPath) -> str:
 
 
 def _opened(where: Any) -> tuple[Any, str]:
-    """A client and the id of a run: where the run is not told, the active one."""
+    """Return a client and a run id: the active run if none is given."""
     mlflow = package("mlflow", "mlflow")
     client = where if isinstance(where, mlflow.MlflowClient) else mlflow.MlflowClient()
     if isinstance(where, str):
@@ -62,7 +62,7 @@ def _opened(where: Any) -> tuple[Any, str]:
 
 
 def _known(mlflow: Any, client: Any, text: str) -> str:
-    """The id of a run that there is."""
+    """Return the id of an existing run."""
     found = _ID.fullmatch(text)
     assert found is not None
     try:

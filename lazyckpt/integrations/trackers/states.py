@@ -1,4 +1,4 @@
-"""`log_state` and `load_state`: which tracker it is, and the state as its text."""
+"""`log_state` and `load_state`: find the tracker, and store or read the state as text."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _TRACKERS: Mapping[str, Tracker] = {
 _FOLDERS: Mapping[str, Tracker] = {
     "*.tfevents.*": tensorboard,
     "*.wandb": wandb,
-    "../*.wandb": wandb,  # of `run.dir`, which is a folder in the run's own
+    "../*.wandb": wandb,  # `run.dir` is inside the folder of the run
     "plots/metrics": dvclive,
 }
 
-_step = at_least(0, 2**63 - 1)  # what all of them can count
+_step = at_least(0, 2**63 - 1)  # the range of steps that all trackers support
 
 
 def log_state(
@@ -39,20 +39,19 @@ def log_state(
     state: State | Run[Any] | Tracked[Any] | str | bytes | Mapping[str, Any],
     step: int,
 ) -> None:
-    """Store a state in an experiment tracker, beside what else is logged at that step.
+    """Store a state in an experiment tracker, next to the metrics of that step.
 
-    The state is there when this returns, also if the process is killed then.
+    When this returns, the state is stored, even if the process is killed afterwards.
 
     Args:
-        where: A run of MLflow, Weights & Biases, trackio, Aim or DVCLive, or the
-            writer of TensorBoard; the modules `mlflow`, `wandb` and `trackio` stand
-            for their current run.
-        state: A state, its JSON text or its dict; or a lazyckpt run, for its state at present.
-        step: An int >= 0; of states with the same step the later one counts.
+        where: A run of MLflow, Weights & Biases, trackio, Aim or DVCLive, or a writer of
+            TensorBoard. The modules `mlflow`, `wandb` and `trackio` stand for their current run.
+        state: A state, its JSON string or its dict; or a lazyckpt run, for its current state.
+        step: An int >= 0. If several states have the same step, the last one counts.
 
     Raises:
-        ArgumentError: For what is no tracker.
-        PipelineError: No run was started.
+        ArgumentError: If `where` is not a supported tracker.
+        PipelineError: If no run was started.
 
     >>> import lazyckpt as lz
     >>> from tempfile import mkdtemp
@@ -69,22 +68,22 @@ def log_state(
     found = state.state if isinstance(state, (Run, Tracked)) else any_state(state)
     if isinstance(where, (str, PathLike)):
         what = "the id of a run" if mlflow.is_id(str(where)) else "a path"
-        raise ArgumentError(f"log_state: {what} can only be read, got {brief(where)}")
+        raise ArgumentError(f"log_state: {what} is for load_state only, got {brief(where)}")
     _tracker(where).log(where, found.to_json(), number)
 
 
 def load_state(where: Any, step: int | None = None) -> State:
-    """The state that `log_state` stored at a step, or that of the highest step.
+    """Return the state that `log_state` stored at a step, or at the highest step.
 
     Args:
-        where: What `log_state` accepts, or a run that is over; the id of a run of
-            MLflow; the folder of a run of W&B (also its `run.dir`), of TensorBoard's
-            events, or of DVCLive.
+        where: Anything that `log_state` accepts, or a finished run. Also the id of an MLflow run,
+            or the folder of a run of W&B (or its `run.dir`), of TensorBoard's events, or of
+            DVCLive.
         step: An int >= 0, or None for the highest.
 
     Raises:
-        NoState: There is none; a `LookupError`.
-        InvalidState: It was changed.
+        NoState: If there is none; a `LookupError`.
+        InvalidState: If the stored text was changed.
 
     >>> load_state("runs/of/yesterday")
     Traceback (most recent call last):
@@ -113,13 +112,13 @@ def _texts(where: Any) -> Texts:
 
 
 def _tracker(where: Any) -> Tracker:
-    """By the modules of its class and of those that this comes from, or by its own name."""
+    """Find the tracker by the modules of a run's class and bases, or by a module's name."""
     names = [each.__module__ for each in type(where).__mro__]
     if isinstance(where, ModuleType):
         names = [where.__name__]
         if where.__name__ in _TRACKERS and getattr(where, "__file__", None) is None:
             raise ArgumentError(
-                f"the package {names[0]} is not installed, a folder of that name was imported; "
+                f"the package {names[0]} is not installed: a folder of that name was imported; "
                 f'pip install "lazyckpt[{names[0]}]"'
             )
     for name in names:
@@ -134,5 +133,6 @@ def _reader(folder: Path) -> Tracker:
         if any(folder.glob(pattern)):
             return tracker
     raise NoState(
-        f"no run of TensorBoard, W&B or DVCLive in {brief(str(folder))}, and no id of one of MLflow"
+        f"no run of TensorBoard, W&B or DVCLive in {brief(str(folder))}, and not the id of an "
+        "MLflow run"
     )

@@ -1,8 +1,8 @@
 """TensorBoard: a text with the tag `lazyckpt`, in the event file.
 
-By default a reader keeps 10 texts of a tag, chosen at random; so does the page
-itself: `tensorboard --samples_per_plugin text=0` shows all. A writer buffers; here it
-writes at once. Its `purge_step` removes scalars, not texts.
+By default a reader keeps 10 texts per tag, chosen at random, and so does TensorBoard's page:
+`tensorboard --samples_per_plugin text=0` shows all. A writer buffers; `log_state` flushes it. Its
+`purge_step` removes scalars, not texts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from lazyckpt.integrations.trackers.kinds import NAME, Texts, package, unfit
 
 _READER = "tensorboard.backend.event_processing.event_accumulator"
-_TAG = f"{NAME}/text_summary"  # what torch makes of the name
+_TAG = f"{NAME}/text_summary"  # the tag that torch derives from the name
 
 
 def log(where: Any, text: str, step: int) -> None:

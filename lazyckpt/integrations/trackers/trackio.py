@@ -1,8 +1,8 @@
 """trackio: a text of the metric `lazyckpt`, in the SQLite file of the project.
 
-trackio drops a dict with an int beyond 64 bits, with a warning, and returns the texts
-"NaN" and "Infinity" as floats. It writes half a second later; here it writes at once, so
-that a killed run has its state. This loads nothing from a Space.
+trackio drops a dict with an int beyond 64 bits, with a warning, and returns the strings "NaN" and
+"Infinity" as floats. It writes half a second later; `log_state` writes immediately, so a killed run
+has its state. `load_state` can't load from a Space.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Weights & Biases: a file of the run, `lazyckpt/<step>.json`, written at once and synced.
+"""Weights & Biases: a file of the run, `lazyckpt/<step>.json`, written immediately and synced.
 
-The history turns 2.0 into 2, an int beyond 64 bits into a float and an array into a
-histogram; it drops a row whose step has passed, and writes to disk later. A file has no
-such rules, and needs no network to read. From another machine, online, get it with
+The history turns 2.0 into 2, an int beyond 64 bits into a float and an array into a histogram. It
+drops a row whose step has passed, and is written to disk later. A file has none of these problems,
+and needs no network to read. From a different machine, online, get it with
 `wandb.restore("lazyckpt/100.json", "entity/project/run")`.
 """
 

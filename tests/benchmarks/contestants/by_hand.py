@@ -90,7 +90,7 @@ def w3(n: int) -> Way:
 
 
 def reread(n: int, shuffled: Callable[[Iterator[bytes], int], Iterable[bytes]]) -> Way:
-    """The state is a count of batches: to go on from it, all before are read again."""
+    """The state is a count of batches: a resume reads all earlier batches again."""
 
     def batches(place: list[int], skip: int) -> Iterator[list[bytes]]:
         stream = iter(shuffled(lines(n), buffer_size(n)))

@@ -130,7 +130,7 @@ def documents(n: int) -> Any:
 
 
 def w10split(n: int) -> Way:
-    """As its examples cut texts: a thousand documents at a time, what is left over dropped."""
+    """Cuts texts as its examples do: a thousand documents at a time, dropping the remainder."""
     stream = datasets.IterableDataset.from_generator(partial(documents, n))
     return lambda: spent(stream.map(cut, batched=True))
 

@@ -1,4 +1,4 @@
-"""Grain: MapDataset for what has random access, IterDataset behind it."""
+"""Grain: MapDataset for data with random access, IterDataset after it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from harness import by_workers, fresh, spent
 from resuming import dumped, mixed
 
 flags.FLAGS.mark_as_parsed()  # as a program that uses absl's flags has
-ALONE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # advised for what is in memory
+ALONE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # as advised for data in memory
 
 
 def w1(n: int) -> Way:

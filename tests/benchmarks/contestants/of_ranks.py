@@ -19,7 +19,7 @@ BINS = 8
 BATCH = 2  # rows
 WORKERS = 2
 FILES = 16
-READ_AHEAD = 128  # documents that are packed together where that is done by hand
+READ_AHEAD = 128  # documents that are packed together if that is done by hand
 
 Tokenize = Callable[[int], "np.ndarray[Any, Any]"]
 
@@ -29,7 +29,7 @@ def is_kept(tokens: np.ndarray[Any, Any]) -> bool:
 
 
 def dealt(documents: lz.Pipeline[Any], rank: int, size: int) -> lz.Pipeline[Any]:
-    """What each of our ranks does itself, also where they share the work before."""
+    """The work that each of our ranks does itself, even if ranks share the work before it."""
     rows = documents | lz.pack_first_fit(ROW, num_bins=BINS)
     mine = rows | lz.shard(num_shards=size, index=rank, remainder="drop")
     return mine | lz.batch(BATCH, collate=lz.stack)
@@ -47,7 +47,7 @@ def _workers() -> lz.Executor:
 
 def shared(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
     yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers()))
-    import_module("torch.distributed").barrier()  # the place where ranks meet is rank 0's
+    import_module("torch.distributed").barrier()  # ranks meet at rank 0
 
 
 def alone(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:

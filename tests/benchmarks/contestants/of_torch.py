@@ -54,7 +54,7 @@ class Mapped(Dataset):  # type: ignore[misc,type-arg]  # torch may be missing
 
 
 class Batches(Dataset):  # type: ignore[misc,type-arg]  # torch may be missing
-    """A map-style data set with what a loader asks for a whole batch."""
+    """A map-style dataset that a loader asks for a whole batch."""
 
     def __init__(self, n: int) -> None:
         self.x, self.y = map(torch.from_numpy, table(n))
@@ -67,7 +67,7 @@ class Batches(Dataset):  # type: ignore[misc,type-arg]  # torch may be missing
 
 
 class Grouped(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
-    """Batches of lines of like length: what has an order of its own is written by hand."""
+    """Batches of lines of similar length: an order of its own is written by hand."""
 
     def __init__(self, n: int) -> None:
         self.n = n

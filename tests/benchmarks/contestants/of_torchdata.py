@@ -31,7 +31,7 @@ def w3(n: int) -> Way:
 
 
 class Shuffled(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
-    """A data set without a state of its own: the loader goes over what was given."""
+    """A dataset without a state of its own: the loader skips the items already yielded."""
 
     def __init__(self, n: int) -> None:
         self.n = n

@@ -1,4 +1,4 @@
-"""Best-fit decreasing by groups: it is what it is one by one."""
+"""Best-fit decreasing by groups: the result is the same as one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lazyckpt.combinators.machines.best_fit_decreasing import best_fit_decreasin
 
 
 def one_by_one(sizes: list[int], length: int) -> list[int]:
-    """The room that is left in each row."""
+    """The space left in each row."""
     rooms: list[int] = []
     for size in sorted(sizes, reverse=True):
         fits = [room for room in rooms if room >= size]

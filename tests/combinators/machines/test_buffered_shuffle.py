@@ -1,4 +1,4 @@
-"""Shuffles within a buffer: how well they mix, what they hold, what a resume reads."""
+"""Shuffles within a buffer: how well they mix, how much they hold, how much a resume reads."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_it_holds_no_more_than_its_buffer(buffer: int, cut: int) -> None:
     before = Held.most = Held.alive
     for _ in lz.run(pipeline, state):
         pass
-    assert Held.most - before <= buffer + 2  # and what was read last and given last
+    assert Held.most - before <= buffer + 2  # and the item that was read last and yielded last
 
 
 @pytest.mark.parametrize("buffer", [1, 10, 300, 5000])
@@ -125,7 +125,7 @@ def test_random_access_reads_what_is_asked_for() -> None:
 
 def test_a_source_that_became_shorter_is_told() -> None:
     state = lz.state_at(stream(300) | lz.shuffle(20, seed=0), 250)
-    with pytest.raises(lz.SourceChanged, match="after item 250 of what now has 240"):
+    with pytest.raises(lz.SourceChanged, match="after item 250 of a buffer that now has 240"):
         list(lz.run(stream(240) | lz.shuffle(20, seed=0), state))
 
 
@@ -143,7 +143,7 @@ def parity(x: int) -> int:
 
 @pytest.mark.parametrize("buffer_size", [1, 2, 5])
 def test_a_resume_ends_where_a_straight_run_does(buffer_size: int) -> None:
-    """What joins pipelines notes which of them have ended, once it has asked."""
+    """A join notes which of its pipelines have ended, once it has asked them."""
     data = lz.source(range(4))
     joined = lz.case(data | lz.map(parity), data, data)
     pipeline = joined | lz.shuffle(buffer_size, seed=0)
@@ -201,12 +201,12 @@ def test_distances_are_uniform(size: int) -> None:
     inside = np.histogram(moved, bins=10, range=(-0.8, 0.8))[0]
     assert np.abs(inside / inside.mean() - 1).max() < 0.1
     assert abs(moved.mean()) < 0.02
-    assert abs(moved.std() * 3**0.5 - 1) < 0.05  # that of a uniform distribution
+    assert abs(moved.std() * 3**0.5 - 1) < 0.05  # the value of a uniform distribution
 
 
 @pytest.mark.parametrize("size", [100, 1000, 10_000])
 def test_neighbours_are_independent(size: int) -> None:
-    """But for this: of a chunk no two items are displaced alike, so fewer neighbours are of one."""
+    """With one exception: no two items of a chunk move equally far, so fewer neighbours do."""
     grid = Grid.of(size)
     found = order(grid, 2, 60_000 + 40 * size)
     moved = (found - np.arange(len(found)))[2 * size : -2 * size].astype(float)

@@ -1,4 +1,4 @@
-"""Data with indices: what happens where they change while they are read, and who may write."""
+"""Indexable data: what happens if they change while they are read, and who may write."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CHANGES: dict[str, Callable[[list[int]], Any]] = {
 def test_data_that_change_while_they_are_read(
     executor: str, tail: str, kind: Any, change: str, given: int
 ) -> None:
-    """An error or the items that were there, and in any case the state after what was given."""
+    """Yield the items that existed, or an error; the state is after the last item delivered."""
     items = list(range(1, 13))
     pipeline = lz.source(kind(items)) | TAILS[tail]
     whole = list(pipeline)
@@ -94,12 +94,12 @@ def test_data_that_change_while_they_are_read(
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_data_that_changed_before_they_are_read(executor: str, change: str, on_error: Any) -> None:
-    """Also where workers would make the pipeline of them anew."""
+    """Also if workers would rebuild the pipeline."""
     items = list(range(1, 13))
     pipeline = lz.source(items) | lz.shuffle(seed=0) | lz.map(same)
     opened = lz.run(pipeline, executor=EXECUTORS[executor](), on_error=on_error)
     CHANGES[change](items)
-    with pytest.raises(lz.SourceChanged, match=r"had 12 items .* and has 1[13] now"), opened:
+    with pytest.raises(lz.SourceChanged, match=r"had 12 items .* and have 1[13] now"), opened:
         next(opened)
     with pytest.raises(lz.SourceChanged):
         lz.run(pipeline, executor=EXECUTORS[executor](), on_error=on_error)
@@ -124,7 +124,7 @@ def test_a_list_cut_before_the_place_of_its_reader(cut: int) -> None:
     found = [next(run) for _ in range(5)]
     del items[cut:]
     assert run.state.items == 5
-    with pytest.raises(lz.SourceChanged, match=f"10 items .* has {cut} now"):
+    with pytest.raises(lz.SourceChanged, match=f"10 items .* have {cut} now"):
         found.extend(run)
     assert run.state.items == len(found) == max(5, cut)
 

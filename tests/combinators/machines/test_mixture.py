@@ -1,4 +1,4 @@
-"""Mixtures of which one rank gets few items: what is made, and that all else stays the same."""
+"""Mixtures of which a rank gets few items: only these are computed, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICIES = ("first_exhausted", "all_exhausted", "all_exhausted_without_replaceme
 
 
 class Calls:
-    """A function of an item that notes what it is called with."""
+    """A function of an item that notes its arguments."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -58,7 +58,7 @@ def mixed(kinds: Any, sizes: Any, weights: str, stop: Any, fn: Any) -> lz.Pipeli
 
 
 def dealt(items: list[Any], num_shards: int, index: int, remainder: Any) -> Iterator[Any]:
-    """What `shard` gives of all these items."""
+    """The items that `shard` yields of all these items."""
     for begin in range(0, len(items), num_shards):
         round_ = items[begin : begin + num_shards]
         if len(round_) > index:
@@ -114,7 +114,7 @@ def test_no_function_is_called_for_items_of_other_ranks(
     kinds: Any, weights: str, stop: Any, rank: tuple[int, int]
 ) -> None:
     calls, after = Calls(), Calls()
-    sizes = [2000 if kind == "nested" else 50 for kind in kinds]  # what is repeated has to be read
+    sizes = [2000 if kind == "nested" else 50 for kind in kinds]  # repeated items have to be read
     whole = mixed(kinds, sizes, weights, stop, calls) | lz.map(after)
     own = list(islice(whole | lz.shard(num_shards=rank[0], index=rank[1]), 12))
     assert calls.seen == after.seen == own

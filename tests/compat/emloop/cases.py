@@ -1,4 +1,4 @@
-"""Streams that log what is asked of them."""
+"""Streams that log the calls to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def workers() -> list[threading.Thread]:
 
 
 class Source:
-    """A stream function that logs what is asked of it: the pass's number, and its batches."""
+    """A stream function that logs the number of each pass, and its batches."""
 
     def __init__(self, *sizes: int) -> None:
         self.sizes = sizes
@@ -45,13 +45,13 @@ class Source:
         return [each for each in self.log if isinstance(each, tuple)]
 
     def wait(self, batches: int) -> None:
-        """Until so many more batches have been begun."""
+        """Wait until so many more batches have been begun."""
         for _ in range(batches):
             assert self.begun.acquire(timeout=HANGS)
 
 
 def asked(stream: Any, times: int = 1) -> list[Any]:
-    """What so many `next` give, ends of epochs included."""
+    """The results of a number of `next` calls, including ends of epochs."""
     return [next(stream, END) for _ in range(times)]
 
 

@@ -1,4 +1,4 @@
-"""What is there before each of these tests, and after it."""
+"""Fixtures of these tests."""
 
 from __future__ import annotations
 

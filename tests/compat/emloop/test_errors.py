@@ -1,4 +1,4 @@
-"""`StreamWrapper` where producers fail, streams are empty, and batches are `None`."""
+"""`StreamWrapper` if producers fail, streams are empty, or batches are `None`."""
 
 from __future__ import annotations
 

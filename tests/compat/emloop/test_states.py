@@ -154,7 +154,7 @@ def test_el18_a_state_of_something_else_is_refused(buffer_size: int) -> None:
         loading(state, stream_fn, buffer_size, 5, "train")
     with pytest.raises(lz.StateMismatch, match=r"train.*valid"):
         loading(state, stream_fn, buffer_size, 4, "valid")
-    with pytest.raises(lz.StateMismatch, match="another length"):
+    with pytest.raises(lz.StateMismatch, match="a different length"):
         loading(state, KINDS["list"](list(range(8))), buffer_size, 4, "train")
     with pytest.raises(lz.StateMismatch, match="source"):
         loading(state, KINDS["pipeline"](list(range(9))), buffer_size, 4, "train")

@@ -1,4 +1,4 @@
-"""`StreamWrapper`, item by item of what it promises; beside emloop itself in tests/world."""
+"""`StreamWrapper`, promise by promise; tests/world compares it with emloop itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_el5_el6_with_a_buffer_inside_and_outside_of_with_it_is_what_it_is_witho
     for what in [*script, *["next"] * more]:
         if what == "next":
             if not was_entered:
-                with pytest.raises(ValueError, match="within"):
+                with pytest.raises(ValueError, match="inside"):
                     next(stream)
                 stack.append(stream.__enter__())
                 inside += 1

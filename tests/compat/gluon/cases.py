@@ -72,10 +72,10 @@ def model(orders: Iterator[list[int]], batch_size: int, last: str) -> Iterator[l
 
 
 def orders_of(size: int, seed: int | None) -> Iterator[list[int]]:
-    """Sequential, or those of `shuffle(seed=seed)`."""
+    """Sequential batches, or the batches of `shuffle(seed=seed)`."""
     run = lz.run(lz.source(range(size)) | lz.shuffle(seed=seed or 0))
     for _ in count():
         yield list(range(size)) if seed is None else list(run.epoch())
 
 
-WARNS = pytest.mark.filterwarnings("ignore:buckets that nothing falls in:UserWarning")
+WARNS = pytest.mark.filterwarnings("ignore:empty buckets are dropped:UserWarning")

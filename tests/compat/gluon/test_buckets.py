@@ -198,7 +198,7 @@ def test_gl17_bucket_keys_and_arguments() -> None:
 
 
 def test_gl17_what_is_left_out_is_warned_of() -> None:
-    with pytest.warns(UserWarning, match=r"left out: \[4\]"):
+    with pytest.warns(UserWarning, match=r"dropped: \[4\]"):
         FixedBucketSampler([1, 9], 1, bucket_keys=[2, 4, 9])
     with pytest.warns(UserWarning, match=r"ratio=0.5 is not used"):
         FixedBucketSampler([1], 9, 1, ratio=0.5, use_average_length=True)

@@ -109,7 +109,7 @@ def test_gl3_rollover_wants_to_know_where_an_epoch_ends() -> None:
             return self.size + 1
 
     made = loader(5, 2, sampler=Lying(5), last_batch="rollover")
-    with pytest.raises(lz.SourceChanged, match=r"has 5 items, where its len\(\) was 6"):
+    with pytest.raises(lz.SourceChanged, match=r"has 5 items, but its len\(\) was 6"):
         list(made)
 
 
@@ -201,7 +201,7 @@ def test_gl7_it_is_the_default_in_workers_too(workers: dict[str, Any]) -> None:
 
 
 class Watched:
-    """A data set that tells of each read, and waits for leave to go on where there is a gate."""
+    """A dataset that reports each read, and waits for a gate if there is one."""
 
     def __init__(self, size: int, gate: threading.Event | None = None) -> None:
         self.size, self.gate = size, gate

@@ -1,4 +1,4 @@
-"""`ShardedDataLoader` with workers: order, errors, ends, and what the original loses."""
+"""`ShardedDataLoader` with workers: order, errors, ends, and items that the original loses."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_gl11_there_is_one_iteration_at_a_time() -> None:
     assert next(first) == [0, 10]
     second = iter(made)
     assert next(second) == [0, 10]
-    with pytest.raises(lz.PipelineError, match="another iteration of it has begun"):
+    with pytest.raises(lz.PipelineError, match="a newer iteration of it has begun"):
         next(first)
     assert next(second) == [20, 30]
 
@@ -170,7 +170,7 @@ def test_gl13_after_an_error_the_same_batch_is_tried_again(
         assert list(insistent(iter(made), errors)) == cut(list(range(12)), 2)
     expected = lz.PipelineError if isinstance(error, StopIteration) else type(error)
     assert {type(each) for each in errors} == {expected}
-    assert 1 <= len(errors) <= 3  # one that is behind another may be met before it, by a worker
+    assert 1 <= len(errors) <= 3  # a worker may meet a later error before an earlier one
 
 
 @pytest.mark.parametrize("workers", WORKERS)

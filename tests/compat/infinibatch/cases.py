@@ -23,7 +23,7 @@ def native(it: Any, n: int = 30) -> Any:
 
 
 def ragged(it: Any, n: int = 30) -> Any:
-    """Lists of 0 to 3 equal items: a stream without random access behind it."""
+    """Lists of 0 to 3 equal items: after them a stream has no random access."""
     return it.MapIterator(native(it, n), lambda x: [x] * (x % 4))
 
 

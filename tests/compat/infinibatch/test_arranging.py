@@ -1,4 +1,4 @@
-"""Iterators that order, group or join, beside Infinibatch's."""
+"""Iterators that order, group or join, compared with Infinibatch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunked datasets, beside Infinibatch's."""
+"""Chunked datasets, compared with Infinibatch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of the original, which go on here."""
+"""States of the original, which resume here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def chained(state: list[Any], item: Any) -> tuple[list[Any], Any]:
 
 
 def behind(inner: st.SearchStrategy[Make]) -> st.SearchStrategy[Make]:
-    """Each stage behind those made of before."""
+    """Each stage after those built before it."""
     stages: dict[str, Callable[[Any, Any, int], Any]] = {
         "select": lambda it, s, n: it.SelectManyIterator(it.MapIterator(s, copies)),
         "batch": lambda it, s, n: it.FixedBatchIterator(s, n),

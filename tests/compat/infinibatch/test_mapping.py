@@ -1,4 +1,4 @@
-"""Iterators that make other items of those they get, beside Infinibatch's."""
+"""Iterators that change items, compared with Infinibatch's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_ib27_parallel_map() -> None:
 
 @pytest.mark.parametrize("n", [0, 7, 8])
 def test_ib27_parallel_map_at_every_cut_of_the_original(n: int) -> None:
-    theirs = old.SelectManyIterator(  # which is what the original makes, but for its pool
+    theirs = old.SelectManyIterator(  # the original computes this, except for its pool
         old.MapIterator(old.FixedBatchIterator(native(old, n), 4), lambda items: items)
     )
     for cut in range(n + 2):

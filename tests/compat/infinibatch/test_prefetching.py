@@ -1,4 +1,4 @@
-"""Iterators whose items are made ahead, beside Infinibatch's."""
+"""Iterators that prefetch, compared with Infinibatch's."""
 
 from __future__ import annotations
 

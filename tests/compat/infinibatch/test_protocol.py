@@ -1,4 +1,4 @@
-"""The protocol of `lazyckpt.compat.infinibatch`, beside Infinibatch 0.1.1."""
+"""The protocol of `lazyckpt.compat.infinibatch`, compared with Infinibatch 0.1.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterators at the beginning of a pipeline, beside Infinibatch's."""
+"""Iterators at the beginning of a pipeline, compared with Infinibatch's."""
 
 from __future__ import annotations
 

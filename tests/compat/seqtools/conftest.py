@@ -1,4 +1,4 @@
-"""What is there before each of these tests, and after it."""
+"""Fixtures of these tests."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ import pytest
 def _ends_its_threads() -> Iterator[None]:
     yield
     if any(thread.name.startswith("lazyckpt") for thread in threading.enumerate()):
-        gc.collect()  # of an error's traceback; where threads live, processes start slowly
+        gc.collect()  # cycles of an error's traceback; with threads alive, processes start slowly

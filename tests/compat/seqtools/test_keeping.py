@@ -48,7 +48,7 @@ def test_sq19_uniter_goes_back_no_more_than_it_must() -> None:
     near = ours.uniter(Source(), cache_size=3, n_parallel=2, size=20)
     assert [near[i] for i in (9, 8, 7, 6, 2, 10, 3)] == [9, 8, 7, 6, 2, 10, 3]
     assert begun == [11, 4]
-    with pytest.raises(ValueError, match="anew"):
+    with pytest.raises(ValueError, match="begin again"):
         ours.uniter(iter([1]))
     unsized = ours.uniter([1, 2])
     with pytest.raises(TypeError, match="len"):

@@ -1,4 +1,4 @@
-"""`DataLoader`, item by item; beside torch's in tests/world."""
+"""`DataLoader`, item by item; tests/world compares it with torch's."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.compat.seqtools.cases import IterableTen, Repeated, as_list, plain, s
 
 
 class Many(list[Any]):
-    """A data set that gives many items at once."""
+    """A dataset that returns many items per call."""
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return [("many", self[i]) for i in indices]
@@ -30,7 +30,7 @@ KINDS = ("order", "sampler", "batch_sampler", "many")
 def arguments(
     draw: st.DrawFn, kinds: tuple[str, ...] = (*KINDS, "iterable"), torch: Any = None
 ) -> tuple[Any, dict[str, Any]]:
-    """A data set and options, with samplers of `torch.utils.data` too if that is given."""
+    """A dataset and options, including samplers of `torch.utils.data` if that is passed."""
     size = draw(st.integers(1, 12))
     dataset: Any = draw(
         st.sampled_from(
@@ -67,7 +67,7 @@ def naive(
     sampler: Any = None,
     batch_sampler: Any = None,
 ) -> list[Any]:
-    """What a loader gives whose `collate_fn` changes nothing."""
+    """The items of a loader whose `collate_fn` changes nothing."""
     if sampler is None:
         sampler = range(len(dataset)) if hasattr(dataset, "__len__") else None
     items = list(dataset) if sampler is None else [dataset[i] for i in sampler]

@@ -84,7 +84,7 @@ def span(number: int, k: int) -> range:
 
 @given(st.permutations(range(8)), st.integers(1, 3))
 def test_sq12_going_through_goes_on_behind_each_error(order: list[int], times: int) -> None:
-    """Over plain data, over what may fail itself, and of several sequences at once."""
+    """Over plain data, over data that fail themselves, and over several sequences together."""
     items = order * times
     names = ["EvaluationError" if item == 5 else item for item in items]
     once = ours.smap(fails_at_five, items)

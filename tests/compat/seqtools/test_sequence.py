@@ -1,4 +1,4 @@
-"""`lazyckpt.compat.seqtools` beside SeqTools 1.4.1: names, indices and slices."""
+"""`lazyckpt.compat.seqtools`, compared with SeqTools 1.4.1: names, indices and slices."""
 
 from __future__ import annotations
 

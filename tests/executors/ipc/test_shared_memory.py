@@ -27,7 +27,7 @@ def make(item: int) -> Any:
 
 @contextmanager
 def forked(child: Callable[[], bool]) -> Iterator[int]:
-    """Beside a forked process; that what it does is right."""
+    """Next to a forked process; assert that its result is right."""
     pid = os.fork()
     if not pid:
         try:
@@ -50,7 +50,7 @@ def test_a_fork_with_items_in_hand(does: str, workers: int) -> None:
         given = list(islice(run, 20))
         held = given[-5:]
         del given
-        until(lambda: run.stats.ready >= 2)  # which nobody has opened
+        until(lambda: run.stats.ready >= 2)  # not opened yet
 
         def child() -> bool:
             if does == "drops":
@@ -105,5 +105,5 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("pickled", [False, True])
 def test_slots_that_do_not_fit_in_the_address_space(pickled: bool, tmp_path: Path) -> None:
-    """Those of one worker do, of all they don't."""
+    """The slots of one worker fit, the slots of all workers don't."""
     assert script(tmp_path, f"PICKLED = {pickled}{CRAMPED}") == "11\n"

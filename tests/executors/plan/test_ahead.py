@@ -1,4 +1,4 @@
-"""How far ahead of the consumer workers are: what `explain` says, and what is needed next."""
+"""How far ahead of the consumer workers are, compared with `explain` and with the next items."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[lz.Executor]:
 def told(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> int:
     """The items that are ahead, as `explain` counts them in all parts together."""
     lines = lz.explain(pipeline, executor).layout
-    return sum(map(int, re.findall(r"; (\d+) items? ahead", lines)))
+    return sum(map(int, re.findall(r"; prefetch (\d+)", lines)))
 
 
 def sentence(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> str:
@@ -94,7 +94,7 @@ def sentence(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> str:
 
 
 def held(pipeline: lz.Pipeline[Any], executor: lz.Executor, made: Made, least: int) -> int:
-    """How many items are ahead of 3 that were delivered, once there are so many."""
+    """The number of items ahead of 3 delivered ones, once there are `least`."""
     with lz.run(pipeline, executor=executor) as run:
         for _ in range(3):
             next(run)
@@ -149,7 +149,7 @@ def test_small_items_are_in_no_more_chunks_than_it_says(buffer_size: int) -> Non
         return np.full(SMALL, number % 251, np.uint8)
 
     pipeline = lz.source(range(10**6)) | lz.map(make)
-    chunks = r"chunks of (\d+) ([KM])iB .* 3 for each worker and 2 more, and (\d+) items besides"
+    chunks = r"at most (\d+) ([KM])iB .* 3 chunks per worker, 2 more chunks, and (\d+) more items"
     found = re.search(chunks, sentence(pipeline, executor))
     assert found is not None
     bound = (3 * 2 + 2) * int(found[1]) * {"K": 1, "M": 1024}[found[2]] + int(found[3])
@@ -162,22 +162,23 @@ def test_small_items_are_in_no_more_chunks_than_it_says(buffer_size: int) -> Non
 def test_nothing_is_ahead_where_the_consumer_makes_it_or_it_is_held_back(tmp_path: Path) -> None:
     made = Made(tmp_path / "made", SMALL)
     pipeline = lz.source(range(99)) | lz.map(made)
-    assert lz.explain(pipeline).layout.endswith("; nothing ahead")
+    assert lz.explain(pipeline).layout.endswith("; no prefetch")
     assert held(pipeline, lz.inline(), made, 0) == 0
     made.path.unlink()
     gated = lz.threads(2, gated=True)
-    assert "so much is ahead only within run.allow_buffering" in sentence(pipeline, gated)
+    assert "items are prefetched only within run.allow_buffering" in sentence(pipeline, gated)
     assert held(pipeline, gated, made, 0) == 0
 
 
 def test_what_it_says_beside_the_counts() -> None:
     joined = SHAPES["joined"](Made(Path(os.devnull), 1))
     assert sentence(joined, lz.processes(2)) == (
-        "stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and 16,384 "
-        "items at most, 3 for each worker and 2 more, and 2 items besides; what comes of an item, "
-        "in parts of 1 MiB or one item, with 4.5 MiB for each worker; pipelines that are joined "
-        "share what is ahead, and have one item each; large arrays and messages lie in 24 slots "
-        "of shared memory for each worker, as large as its largest message"
+        "stages have their own buffers; items below 256 KiB travel in chunks of at most 256 KiB "
+        "and 16,384 items, with 3 chunks per worker, 2 more chunks, and 2 more items; the outputs "
+        "of one input travel in parts of at most 1 MiB or one item, with 4.5 MiB per worker; "
+        "joined pipelines share these limits, with at least one item each; large arrays and "
+        "messages lie in 24 slots of shared memory per worker, each as large as the worker's "
+        "largest message"
     )
     assert "slots" not in sentence(joined, lz.processes(2, shared_memory=False))
     assert "slots" not in sentence(joined, lz.threads(2))
@@ -215,14 +216,14 @@ def test_what_all_segments_have_under_way_finds_room_in_shared_memory(tmp_path: 
 def test_memory_holds_the_buffer_and_some_for_each_worker(workers: int, buffer_size: int) -> None:
     most = buffer_size + 3 * workers + 4  # with those that the consumer has at hand
     command = [sys.executable, "-c", MEMORY, str(workers), str(buffer_size)]
-    for _ in range(3):  # each worker keeps what it once needed, and who needs most varies
+    for _ in range(3):  # each worker keeps the memory it once needed, and the largest one varies
         done = subprocess.run(command, capture_output=True, text=True)
         if float(done.stdout or "inf") <= most:
             return
     pytest.fail(f"{done.stdout} of {most} items: {done.stderr}")
 
 
-# Of a process that has little else: workers come to own what they share with it at first.
+# Of a process that has little else: workers come to own the pages they share with it at first.
 MEMORY = r"""
 import multiprocessing, re, sys
 from pathlib import Path

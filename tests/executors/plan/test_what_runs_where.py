@@ -1,4 +1,4 @@
-"""What `explain` says will run where."""
+"""Where `explain` says that stages run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 NUMBERS = lz.source(range(100))
 STREAM = lz.source(Stream(100))
-HERE = "in one ... beside the consumer"  # a thread or a process
-OWN = "each item from its own state"
-RUNS = "each item with what comes of it"
+HERE = "in one separate ..., in order"  # a thread or a process
+OWN = "by random access"
+RUNS = "each input with its outputs"
 SINGLY = "item by item"
-CHOSEN = "each chosen item from its own state"
+CHOSEN = "chosen items by random access"
 
 
 @dataclass(frozen=True)
@@ -113,24 +113,23 @@ def test_what_it_says(name: str) -> None:
         lines = segments(pipeline, executor)
         assert len(lines) == len(expected)
         for line, part in zip(lines, expected, strict=True):
-            assert re.search(part.replace("...", r"\w+") + r"; (\d+ items|nothing) ahead$", line)
+            assert re.search(part.replace("...", r"\w+") + r"; (prefetch \d+|no prefetch)$", line)
     for one in (lz.threads(), lz.processes()):
         assert "in one " in segments(pipeline, one)[-1]
     *_, line = segments(pipeline)
-    assert line.endswith("in the consumer's thread, when asked for; nothing ahead")
+    assert line.endswith("in the consumer's thread, on demand; no prefetch")
 
 
 def test_what_it_says_of_the_executor_of_others() -> None:
     with ThreadPoolExecutor(1) as pool:
         executor = lz.futures(pool, buffer_size=3)
         assert lz.explain(lz.source(range(9)) | lz.map(square), executor).layout.splitlines() == [
-            "source(range(0, 9))",
-            "| map(square)  as tasks of a ThreadPoolExecutor, each item from its own state"
-            "; 3 items ahead",
+            "source(range(0, 9)) | map(square)  as tasks of a ThreadPoolExecutor, by random access"
+            "; prefetch 3",
         ]
         assert lz.explain(lz.source(Stream(9)) | lz.map(square), executor).layout.splitlines() == [
-            "source(<Stream>)  in one thread beside the consumer; nothing ahead",
-            "map(square)       as tasks of a ThreadPoolExecutor, item by item; 7 items ahead",
+            "source(<Stream>)  in one separate thread, in order; no prefetch",
+            "map(square)       as tasks of a ThreadPoolExecutor, item by item; prefetch 7",
         ]
 
 

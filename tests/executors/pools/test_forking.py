@@ -1,4 +1,4 @@
-"""Forks beside threads: one at a time."""
+"""Forks in a process with threads: one at a time."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Interrupt(BaseException):
 def test_an_interrupt_while_a_fork_waits_lets_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At a loop's jump back, too, where a signal's handler may run."""
+    """Also at the jump back of a loop, at which a signal handler may run."""
     monkeypatch.setattr(forking, "_working", {0})
     monitoring: Any = sys.monitoring
     tool, jump = monitoring.DEBUGGER_ID, monitoring.events.JUMP

@@ -74,7 +74,7 @@ def larger(x: int) -> Any:
 
 
 def test_a_part_of_an_items_outputs_may_be_anothers(pools: dict[str, Any]) -> None:
-    """Who makes it begins anew, in the middle of the item."""
+    """The worker starts again, in the middle of the item."""
     pipeline = lz.source(range(3)) | lz.flat_map(larger) | lz.filter(keep) | lz.map(len)
     like_inline(pipeline, lz.futures(pools["processes"], buffer_size=2), 8)
 
@@ -98,7 +98,7 @@ def test_arrays_can_be_written_to(pool: Any) -> None:
 
 
 class Recorded:
-    """A function that writes down where it is unpickled."""
+    """A function that writes down each process in which it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -117,7 +117,7 @@ def _unpickled(path: Path) -> Recorded:
 
 
 class Counting(ThreadPoolExecutor):
-    """Counts how often handlers are sent, to processes of another executor."""
+    """Counts how many times handlers are sent to processes of a different executor."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(1)
@@ -263,5 +263,5 @@ class Images:
 
 
 def doubled(item: dict[str, Any]) -> Any:
-    item["pixels"] *= 2  # as it may where no other process is
+    item["pixels"] *= 2  # as it may if there is no other process
     return item["pixels"], item["box"]

@@ -127,7 +127,7 @@ def test_closing_with_work_in_flight(source: Any) -> None:
 
 
 class Kept(ThreadPoolExecutor):
-    """One that keeps the futures that it gave."""
+    """An executor that keeps the futures that it returned."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -147,7 +147,7 @@ def test_a_run_that_nobody_holds() -> None:
         blocked.begun.wait()
         del run
         gc.collect()
-        until(lambda: all(future.cancelled() for future in pool.futures[2:]))  # beside this
+        until(lambda: all(future.cancelled() for future in pool.futures[2:]))  # in addition to this
         blocked.go_on.set()
         pool.submit(int).result()
         assert blocked.seen == [0, 1]

@@ -1,4 +1,4 @@
-"""What an interrupt leaves of workers that are ending."""
+"""Leftovers of workers whose end an interrupt disturbs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def interrupted(close: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_an_interrupted_close_leaves_no_file_open_for_good(method: str, tmp_path: Path) -> None:
-    """Its workers are closed with those of the next run."""
+    """Its workers are closed together with the workers of the next run."""
 
     def raising(number: int, frame: object) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Waiting for what a worker gives."""
+"""Wait for the outcomes of a worker."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 class Init:
-    """Writes down who was called with what; fails while the flag exists."""
+    """Writes down its process and its argument; fails while the flag exists."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,7 +99,7 @@ def test_threads_have_names_of_their_own() -> None:
     pipeline = lz.source(range(99)) | lz.filter(lambda x: not sleep(0.001)) | lz.shuffle(9, seed=0)
     with lz.run(pipeline, executor=lz.threads(2, worker_init=init)) as run:
         list(run)
-    assert "lazyckpt-2" in names  # who reads beside the two; not each of those need get a task
+    assert "lazyckpt-2" in names  # the reader next to the two; not each of these need get a task
     assert len({*names}) == len(names)
 
 
@@ -126,7 +126,7 @@ def test_libraries_use_one_thread(executor: lz.Executor) -> None:
 def use_one_thread(threads: Callable[[int], set[int]], executor: lz.Executor) -> None:
     pipeline = lz.source(range(10_000)) | lz.map(lambda x: sleep(0.001) or threads(x))
     with lz.run(pipeline, executor=executor) as run:
-        assert {1} in run  # not at once: they are told so after they have begun
+        assert {1} in run  # not immediately: they are told so after they have begun
 
 
 @of_each(QUICK)
@@ -339,7 +339,7 @@ def draw(_: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_workers_draw_what_no_other_worker_draws(method: str) -> None:
-    """Nor the next ones, nor those of a pool that a user has."""
+    """This includes the next workers, and the workers of a user's pool."""
     context = multiprocessing.get_context(method)
     before = random.getstate(), np.random.get_state()
     random.seed(0)

@@ -1,4 +1,4 @@
-"""One rank of a job, as a process: it prints what it gets, and what ends it."""
+"""One rank of a job, as a process: it prints its items, and the error that ends it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from lazyckpt.executors.sharing.link import Leave, Receive
 
 
 class Hub:
-    """Where ranks meet that are threads of this process, and which delivers their messages."""
+    """The meeting of ranks that are threads of this process; it delivers their messages."""
 
     def __init__(self, size: int, *, delay: float = 0.0, timeout: float = 20.0) -> None:
         self.size, self.delay, self.timeout = size, delay, timeout
@@ -102,7 +102,7 @@ def shared_by(hub: Hub, rank: int, inner: Executor, chunk_size: int = 4) -> Exec
 
 
 def on_ranks(size: int, work: Callable[[int], Any]) -> list[Any]:
-    """What comes of a function on each rank, all at the same time."""
+    """The results of a function on each rank, all in parallel."""
     found: list[Any] = [None] * size
 
     def do(rank: int) -> None:

@@ -1,4 +1,4 @@
-"""Laws of work that ranks share, each rank a thread: nobody sees it, and nothing is made twice."""
+"""Laws of work that ranks share, each rank a thread: same items, and nothing computed twice."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def made(run: Any, count: int) -> Made:
 
 
 def alone(pipeline: lz.Pipeline[Any], size: int, count: int, state: Any = None) -> list[Made]:
-    """What each rank makes by itself."""
+    """The items that each rank computes by itself."""
     return [
         made(lz.run(dealt(pipeline, size, rank), state), count if isinstance(count, int) else 0)
         for rank in range(size)
@@ -80,7 +80,7 @@ def together(
     pipeline: lz.Pipeline[Any], hub: Hub, count: int, state: Any = None, chunk_size: int = 4,
     executor: Callable[[int], lz.Executor] = lambda rank: lz.threads(2), **options: Any,
 ) -> list[Any]:  # fmt: skip
-    """What ranks make that share their work."""
+    """The items of ranks that share their work."""
 
     def work(rank: int) -> Made:
         own = dealt(pipeline, hub.size, rank)
@@ -168,7 +168,7 @@ def test_processes_of_one_index() -> None:
 
 
 def test_a_stream_that_is_begun_again_and_again() -> None:
-    """What was made ahead of an end that came first is asked for by nobody."""
+    """Items that were prefetched beyond an earlier end are never requested."""
     documents = lz.source(range(400)) | lz.map(tokens) | lz.filter(is_kept)
     pipeline, hub = documents | lz.take(7) | lz.repeat(), Hub(2)
     assert equal(together(pipeline, hub, 60), alone(pipeline, 2, 60))
@@ -203,7 +203,7 @@ def test_an_error_comes_at_the_same_place_on_all_and_again() -> None:
         return tokens(n)
 
     def ended(run: Any) -> list[Any]:
-        """What comes of a run up to its error, and once more."""
+        """The results of a run up to its error, and after that once more."""
         found: list[Any] = []
         for _ in range(2):
             with pytest.raises(KeyError, match="150"):
@@ -312,7 +312,7 @@ def test_the_loss_of_a_rank_is_an_error_that_names_it() -> None:
 
 
 def test_a_slow_rank_bounds_how_far_the_others_are_ahead() -> None:
-    """What a rank holds that it has not come to is no more than it allows."""
+    """A rank holds no more items ahead of its position than it allows."""
     lag = threading.Event()
     counts = Counter[int]()
 

@@ -32,7 +32,7 @@ def place(size: int, timeout: float = 60.0) -> Iterator[MeetingPlace]:
 
 
 def job(size: int, **more: list[Any]) -> list[list[list[str]]]:
-    """What each rank of a job prints; of `more`, each has its own."""
+    """The output of each rank of a job; of `more`, each has its own."""
     command = [sys.executable, "-m", "tests.executors.sharing.rank"]
     with place(size) as found, ExitStack() as stack:
         told = [
@@ -40,7 +40,7 @@ def job(size: int, **more: list[Any]) -> list[list[list[str]]]:
             | {name: values[rank] for name, values in more.items()}
             for rank in range(size)
         ]
-        # A rank would wait for who reads a pipe once it is full, and the others for that rank.
+        # A rank waits for a reader once its pipe is full, and the other ranks wait for that rank.
         files = [stack.enter_context(TemporaryFile("w+")) for _ in range(size)]
         ranks = [
             subprocess.Popen([*command, json.dumps(each)], stdout=file, start_new_session=True)
@@ -124,7 +124,7 @@ def test_ranks_with_other_data_are_told_in_what_they_differ() -> None:
 
 
 def joined(port: int, size: int, timeout: float = 30.0, secret: bytes = SECRET) -> list[Any]:
-    """What ranks get that join with no pipelines."""
+    """The results of ranks that join with no pipelines."""
     meetings = [
         SocketMeeting("127.0.0.1", port, secret, rank, size, timeout) for rank in range(size)
     ]
@@ -132,7 +132,7 @@ def joined(port: int, size: int, timeout: float = 30.0, secret: bytes = SECRET) 
 
 
 def test_strangers_are_turned_away() -> None:
-    """Whoever doesn't know the secret gets no answer, and keeps nobody from meeting."""
+    """A process that doesn't know the secret gets no answer, and keeps no rank from meeting."""
     with place(2) as found:
         stranger = socket.create_connection(("127.0.0.1", found.port))
         stranger.sendall(b"x" * 100)

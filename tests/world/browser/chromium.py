@@ -26,7 +26,7 @@ _SCRIPTS = (Path(__file__).parent / "seen.js").read_text("utf-8")
 
 
 class Browser:
-    """A browser that shows one page at a time, and says what is wrong with it."""
+    """A browser that shows one page at a time, and reports its problems."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self._driver = driver
@@ -45,12 +45,12 @@ class Browser:
         return self._driver.execute_cdp_cmd(command, arguments)
 
     def asked(self, script: str) -> Any:
-        """What a script returns, which may use the functions of `seen.js`."""
+        """The result of a script, which may use the functions of `seen.js`."""
         return self._driver.execute_script(f"{_SCRIPTS}\n{script}")
 
     @property
     def problems(self) -> list[str]:
-        """Where the page is too wide, too faint, or empty."""
+        """The places at which the page is too wide, too faint, or empty."""
         found: list[str] = self.asked("return [...overflow(), ...faint(4.5), ...empty()];")
         return found
 

@@ -20,6 +20,6 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots are kept: LAZYCKPT_SCREENSHOTS, or a temporary folder."""
+    """The folder of screenshots: LAZYCKPT_SCREENSHOTS, or a temporary folder."""
     chosen = os.environ.get("LAZYCKPT_SCREENSHOTS")
     return Path(chosen) if chosen else tmp_path_factory.mktemp("screenshots")

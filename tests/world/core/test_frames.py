@@ -59,7 +59,7 @@ STACK = lz.batch(3, collate=lz.stack)
 
 
 def rows(frame: str) -> list[dict[str, Any]]:
-    """The rows that it has: extension arrays give what they give."""
+    """The rows of a frame: extension arrays return values of their own."""
     if frame != "pandas of arrow":
         return ROWS
     return [{name: each.item() if name != "text" else each for name, each in row.items()}
@@ -145,7 +145,7 @@ BIG = np.arange(1 << 21)  # of 16 MiB
     ids=["pandas", "polars", "table"],
 )
 def test_no_frame_is_copied(frame: Any) -> None:
-    list(lz.source(FRAMES["table"]) | STACK)  # what is imported first
+    list(lz.source(FRAMES["table"]) | STACK)  # the first use imports modules
     tracemalloc.start()
     try:
         allocated = pyarrow.total_allocated_bytes()
@@ -176,7 +176,7 @@ def test_frames_that_are_no_source(tmp_path: Path) -> None:
         (POLARS.lazy(), r"pass \.collect\(\) of it"),
         (twice, r"names of their own: \['x', 'x'\]"),
         (pandas.DataFrame(index=[1, 2]), "at least one column"),
-        (None, "did a function that makes it return nothing"),
+        (None, "does a function that makes it lack a return"),
     ]
     for data, remedy in cases:
         with pytest.raises(lz.ArgumentError, match=remedy):

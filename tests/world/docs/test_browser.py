@@ -13,7 +13,7 @@ from tests.world.browser.chromium import Browser
 WIDTHS = (400, 800, 1400)
 SHOWN = ["index", "tutorial", "explanation/states", "explanation/peers", "reference/grouping"]
 
-# What lies beyond the edge, unless in a box that scrolls, and what is empty, on a page itself.
+# Elements beyond the edge, unless in a box that scrolls, and empty elements of the page.
 ARTICLE = """
 const width = document.documentElement.clientWidth;
 const article = document.querySelector("article") || document.body;
@@ -65,6 +65,41 @@ def test_what_does_not_fit_is_noticed(browser: Browser, tmp_path: Path) -> None:
     assert wide == "the page is too wide"
     assert beyond.startswith("beyond the edge: <p")
     assert faint.startswith("contrast 2.3")
+
+
+# The last row of the longest table is at the bottom of the window, and its head above it.
+HEAD = """
+const tables = [...document.querySelectorAll("article table.docutils")];
+const table = tables.reduce((a, b) => (a.rows.length < b.rows.length ? b : a));
+const last = table.rows[table.rows.length - 1];
+last.scrollIntoView({block: "end", behavior: "instant"});
+const head = table.tHead.rows[0].cells[0].getBoundingClientRect();
+return head.top >= 0 && head.bottom <= last.getBoundingClientRect().top + 1;
+"""
+TABLES = ["explanation/performance", "how-to/what-may-change", "reference/catalogue"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_head_of_a_long_table_stays_in_sight(
+    browser: Browser, address: str, name: str, width: int
+) -> None:
+    browser.open(f"{address}/{name}.html", width=width, dark=False)
+    assert browser.asked(HEAD)
+
+
+def test_pages_of_tables_are_wide_and_have_no_contents_in_the_margin(
+    browser: Browser, address: str
+) -> None:
+    wide = "return document.querySelector('article').getBoundingClientRect().width;"
+    contents = "return document.querySelectorAll('.toc-tree').length;"
+    browser.open(f"{address}/explanation/states.html", width=1400, dark=False)
+    narrow = browser.asked(wide)
+    assert browser.asked(contents) == 1
+    for name in [*TABLES, "explanation/peers", "how-to/troubleshooting"]:
+        browser.open(f"{address}/{name}.html", width=1400, dark=False)
+        assert browser.asked(wide) > 1.2 * narrow, name
+        assert browser.asked(contents) == 0, name
 
 
 @pytest.mark.parametrize("word", ["resume", "shuffle", "rebase"])

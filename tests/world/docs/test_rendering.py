@@ -43,7 +43,7 @@ def plain(html: str) -> str:
 
 
 def defects(html: str) -> Iterator[str]:
-    """What is wrong on a page."""
+    """Yield the defects of a page."""
     found = _ARTICLE.search(html)
     text = found[0] if found else html
     for paragraph in _PARAGRAPH.findall(text):

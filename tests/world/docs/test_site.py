@@ -13,7 +13,7 @@ import pytest
 
 
 class Page(HTMLParser):
-    """What a page links to, and the anchors that it has."""
+    """The links of a page, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def test_a_dead_link_is_noticed(tmp_path: Path) -> None:
 
 
 def test_nothing_comes_from_elsewhere(pages: dict[Path, Page]) -> None:
-    """Pages show the same without a network: scripts, styles and pictures are beside them."""
+    """Pages look the same without a network: scripts, styles and pictures are local."""
     for file, page in pages.items():
         text = file.read_text("utf-8")
         for link in page.links:

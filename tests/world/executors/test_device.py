@@ -1,4 +1,4 @@
-"""Items on their way to a device: real torch, on the CPU, and on a GPU where there is one."""
+"""Items on their way to a device: real torch, on the CPU, and on a GPU if there is one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_containers_keep_their_types() -> None:
     assert repr(found) == repr(item).replace("array([0, 1, 2])", "tensor([0, 1, 2])")
     assert list(map(type, found)) == list(map(type, item))
     assert found[4].default_factory is list
-    assert default["a"] is array  # what was given is as it was
+    assert default["a"] is array  # the original is unchanged
 
 
 def test_another_device() -> None:
@@ -272,16 +272,15 @@ def test_what_runs_where() -> None:
     pipeline = lz.source(range(9)) | lz.map(square)
     found = lz.explain(pipeline, lz.to_device(lz.threads(2), "cuda"))
     assert [*found.layout.splitlines(), *found.memory.splitlines()] == [
-        "source(range(0, 9)) | map(square)"
-        "  in 2 threads, each item from its own state; 4 items ahead",
-        "copy to 'cuda'                     on a stream of its own, one item ahead",
-        "memory: stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and",
-        "  16,384 items at most, 3 for each worker and 2 more, and 2 items besides",
+        "source(range(0, 9)) | map(square)  in 2 threads, by random access; prefetch 4",
+        "copy to 'cuda'                     on a separate stream; prefetch 1",
+        "memory: stages have their own buffers; items below 256 KiB travel in chunks of at most",
+        "  256 KiB and 16,384 items, with 3 chunks per worker, 2 more chunks, and 2 more items",
     ]
 
 
 def test_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(lz.ArgumentError, match=r"must be an executor, as inline\(\)"):
+    with pytest.raises(lz.ArgumentError, match=r"must be an executor, such as inline\(\)"):
         lz.to_device("cuda", lz.inline())  # type: ignore[arg-type]
     with pytest.raises(lz.ArgumentError, match="must be a device as torch names it"):
         lz.to_device(lz.inline(), "gpu")
@@ -304,7 +303,7 @@ def test_a_gpu(inner: lz.Executor) -> None:
     with lz.run(pipeline, executor=lz.to_device(inner, "cuda")) as run:
         for number, item in enumerate(run):
             assert item["pixels"].is_cuda
-            total += item["pixels"].mul(1.0).mean()  # on the consumer's stream, at once
+            total += item["pixels"].mul(1.0).mean()  # on the consumer's stream, immediately
             del item
             assert run.state.items == number + 1
     assert total.item() == sum(range(200))

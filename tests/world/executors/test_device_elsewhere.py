@@ -1,4 +1,4 @@
-"""`to_device` in what the core's tests try with the other executors."""
+"""`to_device` in the tests of the core's other executors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_function_without_a_name_is_warned_of_where_no_worker_gets_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     executor = lz.to_device(lz.processes(2, start_method="spawn"), "cuda")
-    text = "<lambda> in map has no name that a worker could import"
+    text = "<lambda> in map has no name that a worker can import"
     assert text in warned(NUMBERS | lz.map(lambda x: x), executor)
 
 

@@ -39,7 +39,7 @@ def cluster() -> Iterator[Cluster]:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the workers' too
         patch.setenv("RAY_AUTH_MODE", "disabled")  # which else writes a token
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it says of its future
+            warnings.simplefilter("ignore")  # warnings about future versions
             head = {"num_cpus": 3, "resources": {"near": 9}, **NODE}
             found = Cluster(initialize_head=True, head_node_args=head)
             ray.init(address=found.address, log_to_driver=False, logging_level="error")
@@ -80,7 +80,7 @@ def test_ranks_get_what_they_get_alone_and_nothing_is_made_twice(
         own = dealt(packed(noted(tmp_path)), 2, rank)
         with lz.run(own, executor=shared("same", buffer_size=1 + 7 * rank)) as run:
             found = made(run, 6)
-            run.load_state_dict(lz.State.from_json(found[3][1]).to_dict())  # all begin anew
+            run.load_state_dict(lz.State.from_json(found[3][1]).to_dict())  # all start again
             before = len(calls(tmp_path)), len(set(calls(tmp_path)))
             return found + made(run, 6), before
 
@@ -291,7 +291,7 @@ def tokens_of(n: int) -> list[int]:
 
 @pytest.mark.parametrize("function", [large, different])
 def test_outcomes_that_are_lost_with_a_node(cluster: Cluster, function: Any) -> None:
-    """They are made again by another one, and the same, or there is an error."""
+    """A different node computes them again, and they are the same, or there is an error."""
     far = cluster.add_node(num_cpus=2, resources={"far": 9}, object_store_memory=100 << 20)
     here = rank_on({"near": 0.1}, 1, 2, "node", function, resources={"far": 0.1})
     first = here.take.remote(1)

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import lazyckpt as lz
 
-LENGTH, NUM_BINS = 48, 4  # tokens a row, rows filled at once
+LENGTH, NUM_BINS = 48, 4  # tokens per row, rows filled simultaneously
 BATCH, SAVES = 2, 2  # rows a rank and step, steps from save to save
 ATTEMPTS = [(2, 6), (3, 4), (1, 0)]  # ranks, and the step amid which they are killed, if any
 IGNORED = -100  # a label that no loss is taken of
@@ -50,7 +50,7 @@ def tokenized(document: dict[str, str]) -> list[int]:
 
 
 def documents(folder: Path, name: str) -> lz.Pipeline[dict[str, str]]:
-    """Those of one source, in an order of their own; ranks and restarts share the index."""
+    """The documents of one source, in their own order; ranks and restarts share the index."""
     rows = lz.io.read_jsonl(f"{folder}/{name}-*.jsonl", index_dir=folder)
     return lz.source(rows, name=name) | lz.shuffle(seed=1) | lz.filter(is_long)
 
@@ -62,7 +62,7 @@ def packed(folder: Path, tokenize: Callable[[Any], Any] = tokenized) -> lz.Pipel
 
 
 def inputs_and_labels(rows: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """What torchtitan's trainer takes: labels are the next tokens of the same document."""
+    """The input of torchtitan's trainer: labels are the next tokens of the same document."""
     tokens, segments = rows["tokens"], rows["segment_ids"]
     labels = np.full_like(tokens, IGNORED)
     is_same = (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] > 0)
@@ -114,7 +114,7 @@ class GPT(torch.nn.Module):
 
 
 def train(folder: Path, attempt: int, rank: int, amid: int) -> None:
-    """One rank, from the last checkpoint on; `amid` is what it writes to within the last step."""
+    """One rank, from the last checkpoint on; it writes to `amid` within the last step."""
     ranks, killed_at = ATTEMPTS[attempt]
     meeting = f"file://{folder}/meeting{attempt}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
@@ -148,11 +148,11 @@ def train(folder: Path, attempt: int, rank: int, amid: int) -> None:
             dcp.save(kept, checkpoint_id=folder / f"saved-{attempt}-{step:03}")
     data.close()
     dist.destroy_process_group()
-    os._exit(0)  # where a model goes, torch waits for gloo, now and then for ever
+    os._exit(0)  # when a model is freed, torch sometimes waits for gloo forever
 
 
 def forked(folder: Path, attempt: int, rank: int) -> tuple[int, int]:
-    """A rank's process, which has all that this one has imported, and what tells where it is."""
+    """A rank's process, with the imports of this one, and a pipe that reports its progress."""
     told, amid = os.pipe()
     if pid := os.fork():
         os.close(amid)

@@ -23,13 +23,13 @@ def filtered(rank: int) -> lz.Pipeline[int]:
 
 
 def items(batches: Any) -> Iterator[Any]:
-    """Those of six loops."""
+    """The items of six loops."""
     for _ in range(6):
         yield from batches
 
 
 def on_ranks(size: int, act: Callable[[int, dist.ProcessGroup], T]) -> list[T]:
-    """What every rank gives; an error of one is raised when all have ended."""
+    """The result of every rank; an error of one is raised after all have ended."""
     found = outcomes(size, act)
     for each in found:
         if isinstance(each, Exception):
@@ -38,7 +38,7 @@ def on_ranks(size: int, act: Callable[[int, dist.ProcessGroup], T]) -> list[T]:
 
 
 def outcomes(size: int, act: Callable[[int, dist.ProcessGroup], Any]) -> list[Any]:
-    """What every rank gives, or its error."""
+    """The result of every rank, or its error."""
     store, found = dist.HashStore(), [None] * size
 
     def acts(rank: int) -> None:

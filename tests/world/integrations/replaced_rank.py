@@ -56,7 +56,7 @@ def loop(folder: Path, rank: int, batches: Any) -> None:
 
 
 def trained(folder: Path, *ranks: int) -> int:
-    """How many items were noted down, of these ranks or of all."""
+    """The number of items noted down, by these ranks or by all."""
     path = folder / "trained"
     lines = path.read_text().splitlines() if path.exists() else []
     return sum(not ranks or json.loads(line)[0] in ranks for line in lines)
@@ -68,7 +68,7 @@ def started(folder: Path, rank: int, attempt: int) -> int:
         return child
     try:
         train(folder, rank, attempt)
-        os._exit(0)  # at a common exit torch waits for a thread of gloo, now and then for ever
+        os._exit(0)  # at a common exit torch sometimes waits forever for a thread of gloo
     finally:
         traceback.print_exc()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Accelerate: `register_for_checkpointing` takes a run, or a loader, as it is."""
+"""Accelerate: `register_for_checkpointing` accepts a run, or a loader, as it is."""
 
 from __future__ import annotations
 

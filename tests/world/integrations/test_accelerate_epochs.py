@@ -1,4 +1,4 @@
-"""Accelerate's `accumulate` knows where a loader's epochs end, whether resumed or not."""
+"""Accelerate's `accumulate` sees the end of a loader's epochs, resumed or not."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def trained(
     saved: Path | None = None,
     resume: Path | None = None,
 ) -> Trained:
-    """A training on so many batches, of a loader or of torch's; it saves after each step."""
+    """A training run of so many batches, of our loader or of torch's; it saves after each step."""
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulated)
     torch.manual_seed(0)
     model: Any = torch.nn.Linear(1, 1)
@@ -150,7 +150,7 @@ def test_accelerate_leaves_a_loader_as_it_is() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(lz.ArgumentError, match=r"loader must be what lz.torch.loader gives, got"):
+    with pytest.raises(lz.ArgumentError, match=r"must be a loader from lz.torch.loader, got"):
         lz.accelerate.prepare(Accelerator(cpu=True), in_order())
     with pytest.raises(lz.ArgumentError, match=r"accelerator must be an accelerate.Accelerator"):
         lz.accelerate.prepare(None, lz.torch.loader(in_order()))

@@ -1,4 +1,4 @@
-"""What is written later, by torch's `async_save` or a thread, is the state of its own step."""
+"""A state written later, by torch's `async_save` or a thread, is the state of its own step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def with_what_came_before(seen: list[int], item: int) -> tuple[list[int], list[int]]:
-    """Changes its state in place, and gives it away."""
+    """Changes its state in place, and passes it on."""
     seen.append(item)
     del seen[:-3]
     return seen, seen
@@ -122,7 +122,7 @@ def test_a_thread_that_pickles_later(executor: str) -> None:
 
 
 def test_what_the_writer_has_is_not_what_the_loader_changes() -> None:
-    """Nor the other way round: of what a checkpointer does to a dict the run knows nothing."""
+    """Nor the other way round: the run doesn't see a checkpointer's changes of a dict."""
     run = lz.run(pipeline(), on_error="skip")
     next(run)
     found, before = run.state_dict(), run.state

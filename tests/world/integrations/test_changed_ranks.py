@@ -79,7 +79,7 @@ def test_a_rank_that_changes_alone_is_named_at_the_next_agreement(ranks: int) ->
         assert "the pipelines of the ranks differ" in str(each)
         assert "map" in str(each)
     assert len(set(map(str, found))) == 1
-    assert ranks == 2 or "rank 1, beside rank 0" in str(found[0])
+    assert ranks == 2 or "rank 1, unlike rank 0" in str(found[0])
 
 
 def lanes(ranks: int, rank: int) -> lz.Pipeline[str]:
@@ -95,7 +95,7 @@ def test_the_lanes_of_two_ranks_go_on_as_those_of_three() -> None:
     (first, saved), (second, _) = on_ranks(2, before)
     for error in outcomes(3, lambda rank, group: loader(lanes(3, rank), group, saved)):
         assert isinstance(error, lz.StateMismatch)
-        assert "lz.advance(pipeline, place, state['steps'])" in str(error)
+        assert "lz.advance(pipeline, each, state['steps'])" in str(error)
     places = enumerate(json.loads(saved["ranks"]))
     two = [lz.advance(lanes(2, rank), place, saved["steps"]) for rank, place in places]
     three = lz.reshard(two, lanes(3, 0))

@@ -43,7 +43,7 @@ RANKS = 2
 
 
 def odd_ones(index: int) -> lz.Pipeline[dict[str, Any]]:
-    """Of which each rank leaves out as many as there are: a state of its own on each."""
+    """Each rank drops a different number of these, so each has its own state."""
     ranks = lz.shard(num_shards=RANKS, index=index)
     numbers = lz.source(range(LENGTH)) | lz.shuffle(seed=0) | lz.repeat() | ranks
     return numbers | lz.filter(lambda x: x % 4 != 2) | lz.batch(BATCH, collate=floats)
@@ -86,7 +86,7 @@ def train(folder: Path, rank: int, attempt: str, kind: str) -> None:
         if step == STEPS:
             dist.barrier()
             dist.destroy_process_group()
-            os._exit(0)  # where a model goes, torch waits for gloo, now and then for ever
+            os._exit(0)  # when a model is freed, torch sometimes waits for gloo forever
         if step % SAVES == 0:
             kept["model"] = model.state_dict()
             dcp.save(kept, checkpoint_id=folder / f"step-{step:02}")
@@ -144,7 +144,7 @@ def odd_ones_of(num_shards: int, index: int) -> lz.Pipeline[int]:
 
 
 def saved_by_two(folder: Path, make: Any) -> tuple[list[Any], list[Any]]:
-    """What two ranks have had, and the states that three can read in their checkpoint."""
+    """The items of two ranks, and the states that three can read in their checkpoint."""
     two = [lz.run(make(2, index)) for index in range(2)]
     had = [item for run in two for item in islice(run, 4)]
     merged = {name: text for run in two for name, text in run.state_dict().items()}
@@ -153,7 +153,7 @@ def saved_by_two(folder: Path, make: Any) -> tuple[list[Any], list[Any]]:
         dcp.load({"data": lz.run(make(3, 0))}, checkpoint_id=folder)
     found = {"data": {name: "" for run in two for name in run.state_dict()}}
     dcp.load(found, checkpoint_id=folder)
-    with pytest.raises(lz.errors.InvalidState, match=r"lz\.reshard all for another number"):
+    with pytest.raises(lz.errors.InvalidState, match=r"lz\.reshard for a different number"):
         lz.run(make(3, 0), found["data"])
     return had, list(found["data"].values())
 
@@ -167,7 +167,7 @@ def test_the_states_of_two_ranks_are_resharded_for_three(tmp_path: Path) -> None
 
 def test_states_of_ranks_that_cannot_change_say_so(tmp_path: Path) -> None:
     _, states = saved_by_two(tmp_path, odd_ones_of)
-    with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) behind shard .*put it before, or"):
+    with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) after shard .*before shard, or"):
         lz.reshard(states, odd_ones_of(3, 0))
 
 
@@ -175,7 +175,7 @@ def test_states_of_ranks_that_cannot_change_say_so(tmp_path: Path) -> None:
 def test_a_job_that_begins_to_skip_loads_into_a_run_as_before(
     before: Any, after: Any, tmp_path: Path
 ) -> None:
-    """What one rank skips, others don't: its state becomes its own, below another key."""
+    """If one rank skips a record, its state becomes its own, under a different key."""
     pipeline = lz.source([*"0123456789"]) | lz.shard(num_shards=2, index=1) | lz.map(int)
     run = lz.run(pipeline, on_error=before)
     assert list(islice(run, 2)) == [1, 3]

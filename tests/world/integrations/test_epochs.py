@@ -1,4 +1,4 @@
-"""A resume in the middle of an epoch gives its rest, and then whole ones, whoever asks."""
+"""A resume in the middle of an epoch yields its rest, and then whole epochs, in any framework."""
 
 from __future__ import annotations
 

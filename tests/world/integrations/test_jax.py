@@ -123,11 +123,11 @@ def check_sharding(folder: Path) -> None:
     run = lz.run(epoch_of(), executor=executor)
     assert next(run)["x"].sharding == sharding
     run.close()
-    assert lz.explain(epoch_of(), executor).layout.endswith("one item ahead")
+    assert lz.explain(epoch_of(), executor).layout.endswith("prefetch 1")
 
 
 def check_states(folder: Path) -> None:
-    """Those of the item delivered, with the next one on its way."""
+    """The states of the delivered items, with the next item on its way."""
     executor = lz.jax.device_put(lz.threads(2))
     with lz.run(epoch_of(), executor=executor) as run:
         states = [state for _, state in run.with_state()]
@@ -135,7 +135,7 @@ def check_states(folder: Path) -> None:
 
 
 def check_orbax_with_grain(folder: Path) -> None:
-    """Through grain's own handler, and with its stages behind the pipeline."""
+    """Through grain's own handler, and with its stages after the pipeline."""
     pairs = lz.grain.dataset(epoch_of(), lz.threads(1)).map(lambda batch: batch["number"].tolist())
     iterator = iter(pairs)
     expected = numbers_of(pipeline_of(), 10)

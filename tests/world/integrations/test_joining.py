@@ -1,4 +1,4 @@
-"""A rank that is lost and replaced goes on where it was, as the others tell it."""
+"""A rank that is lost and replaced continues from its position, as the others report it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_lost_ranks_are_replaced(
         return [list(batches) for _ in range(6)]
 
     loops = on_ranks(RANKS, whole)
-    is_within = trained % agree_ahead > 0 and trained < len(loops[0][0])  # what is agreed on
+    is_within = trained % agree_ahead > 0 and trained < len(loops[0][0])  # within agreed items
 
     def before(rank: int, group: dist.ProcessGroup) -> tuple[Any, list[Any]]:
         batches = loader(make(rank), group, agree_ahead=agree_ahead)
@@ -81,7 +81,7 @@ def test_lost_ranks_are_replaced(
 
 
 def lost_and_replaced(make: Any, steps: int, state: Any = None, **joining: Any) -> list[Any]:
-    """What comes of two ranks that go on, and of a third that is new."""
+    """The results of two ranks that continue, and of a third that is new."""
 
     def before(rank: int, group: dist.ProcessGroup) -> Any:
         batches = loader(make(rank), group)

@@ -87,7 +87,7 @@ def test_without_a_length_a_batch_is_lost(tmp_path: Path) -> None:
 
 
 class Seeing(Model):
-    """What it trains on and validates with, a list for each loop."""
+    """The batches of training and validation, a list per loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -288,7 +288,7 @@ def undisturbed(every: int) -> dict[str, Any]:
 @pytest.mark.parametrize("place", ["before the step", "after the step", "at the batch's end"])
 def test_a_checkpoint_on_an_exception(place: str, every: int, batch: int, tmp_path: Path) -> None:
     if place == "after the step" and every == 2 and batch in (1, 8):
-        return  # where there is none
+        return  # there is no optimizer step
     saves = OnExceptionCheckpoint(tmp_path)
     with pytest.raises(RuntimeError, match=place):
         finished(Failing(place, batch), saves, every=every)
@@ -363,7 +363,7 @@ def test_the_callback_refuses_a_loader_without_a_length() -> None:
 
 
 def test_with_the_callback_a_state_is_restored_at_the_end_of_an_epoch(tmp_path: Path) -> None:
-    """Where an endless pipeline stands after limited epochs is in its state alone."""
+    """The position of an endless pipeline after limited epochs is only in its state."""
     limits: dict[str, Any] = {"max_epochs": 3, "limit_train_batches": 3}
 
     def train(ckpt: Path | None = None) -> list[list[Any]]:

@@ -168,7 +168,7 @@ def test_an_older_iterator_raises_once_a_newer_one_has_begun(make: Any) -> None:
     older, unused = iter(batches), iter(batches)
     assert next(older) == EPOCHS[0][0]
     newer = iter(batches)
-    assert next(older) == EPOCHS[0][1]  # for nobody took an item of the others
+    assert next(older) == EPOCHS[0][1]  # since no item of the others was taken
     assert next(newer) == EPOCHS[1][0]
     with pytest.raises(lz.PipelineError, match="a newer loop has begun"):
         next(older)

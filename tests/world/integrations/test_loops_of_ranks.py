@@ -42,7 +42,7 @@ def test_ranks_begin_the_next_epoch_together_after_a_loop_left_early() -> None:
 
 @pytest.mark.parametrize("takes", [5, 6])
 def test_a_loop_that_the_group_ended_is_not_one_left_early(takes: int) -> None:
-    """Also where it took as many items as there are, and didn't ask for more."""
+    """Also if it took all items, and didn't ask for more."""
 
     def act(rank: int, group: dist.ProcessGroup) -> list[int]:
         batches = ranked(rank, group)
@@ -54,7 +54,7 @@ def test_a_loop_that_the_group_ended_is_not_one_left_early(takes: int) -> None:
 
 
 def test_ranks_that_are_told_their_epoch_begin_it_together() -> None:
-    """As a trainer does whose limited epoch had ended where the checkpoint was written."""
+    """As in a trainer whose limited epoch had ended at the checkpoint."""
 
     def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
         batches = ranked(rank, group)
@@ -119,7 +119,7 @@ def test_ranks_go_back_together_to_what_the_weights_include() -> None:
 
 
 def test_ranks_go_back_together_further_than_they_agree_ahead() -> None:
-    """As after gradients were accumulated for long: the state is still that of all ranks."""
+    """As after a long accumulation of gradients: all ranks still share the state."""
 
     def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
         batches = ranked(rank, group, agree_ahead=1)
@@ -145,7 +145,7 @@ def test_a_length_of_ranks_follows_a_change() -> None:
         before = len(batches)
         list(islice(batches, 3))
         batches.change(rows | lz.batch(3))
-        with pytest.raises(TypeError, match="only reading tells"):
+        with pytest.raises(TypeError, match="can't be known without reading"):
             len(batches)
         return [before, len(list(batches)), len(batches)]
 

@@ -1,4 +1,4 @@
-"""Orbax in two processes of JAX: whose states it keeps, and what a load of one says."""
+"""Orbax in two processes of JAX: the states that it keeps, and the errors of a load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANKS = 2
 
 
 def common(rank: int) -> lz.Pipeline[int]:
-    """Its state is that of all ranks."""
+    """All ranks share its state."""
     numbers = lz.source(range(40)) | lz.shuffle(seed=0)
     return numbers | lz.shard(num_shards=RANKS, index=rank)
 
@@ -37,7 +37,7 @@ def check(folder: Path, rank: int) -> None:
     group = dist.ProcessGroup(store, rank, RANKS)  # type: ignore[call-arg]
 
     def saved(name: str, args: Any, restore: Any, **handlers: Any) -> Any:
-        """What comes back."""
+        """The restored value."""
         with ocp.CheckpointManager(folder / name, item_handlers=handlers or None) as manager:
             manager.save(1, args=ocp.args.Composite(data=args))
             manager.wait_until_finished()
@@ -55,7 +55,7 @@ def check(folder: Path, rank: int) -> None:
     loader, other = (lz.torch.loader(own(rank), group=group) for _ in range(2))
     other.load_state_dict(as_json("group", loader))
     assert other.state_dict() == loader.state_dict()
-    loader.load_state_dict(loader.state_dict())  # the loop was left, and goes on
+    loader.load_state_dict(loader.state_dict())  # the loop was left, and continues
     assert list(other) == list(loader)
 
     run, again = lz.run(own(rank)), lz.run(own(rank))

@@ -1,4 +1,4 @@
-"""Two ranks killed amid a step, resumed by three, then by one: what was trained on is the same."""
+"""Two ranks killed amid a step, resumed by three, then by one: the same rows are trained on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def all_rows(folder: Path) -> list[Row]:
-    """Those of an undisturbed run on one rank."""
+    """The rows of an undisturbed run on one rank."""
     return [(row["tokens"].tolist(), row["segment_ids"].tolist()) for row in packed(folder)]
 
 
@@ -65,7 +65,7 @@ def documents(rows: list[Row]) -> Counter[str]:
 
 
 def trained_on(folder: Path) -> list[Row]:
-    """The rows the model has seen: not those of steps between a save and a kill."""
+    """The rows the model has seen, without those of steps between a save and a kill."""
     rows: list[Row] = []
     for attempt, (ranks, killed_at) in enumerate(ATTEMPTS):
         kept: list[list[list[Row]]] = []

@@ -41,7 +41,7 @@ assert trackio.context_vars.current_run.get() is None
 
 
 def trackio_parts(folder: Path) -> None:
-    printed(TRACKIO)  # which asks where its files are when it is imported
+    printed(TRACKIO)  # it looks for its files when it is imported
 
 
 def torch_worker(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ranks that end together: as many steps on all, nothing lost, from every cut."""
+"""Ranks that end together: equally many steps on all, nothing lost, from every stopping point."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def epoch_of(pipeline: lz.Pipeline[Any], epoch: int) -> list[Any]:
 
 
 def ended_together(every: list[lz.Pipeline[Any]], loops: int) -> list[list[list[Any]]]:
-    """What each rank has in each loop, told from lists: the least that is left of the epoch."""
+    """The items of each rank in each loop, from lists: the shortest rest of the epoch."""
     epochs, left = [0] * len(every), [epoch_of(each, 0) for each in every]
     found: list[list[list[Any]]] = [[] for _ in every]
     for loop in range(loops):
@@ -230,7 +230,7 @@ def test_a_length_is_that_of_the_shortest_rank() -> None:
         assert len([*whole]) == len([*whole]) == len(whole)
         with pytest.raises(TypeError, match="endless"):
             len(loader(pipeline | lz.repeat(), group))
-        with pytest.raises(TypeError, match="only reading tells"):
+        with pytest.raises(TypeError, match="can't be known without reading"):
             len(loader(pipeline | lz.filter(bool), group))
         return [len(whole), len(sized)]
 
@@ -402,7 +402,7 @@ def test_a_connection_that_is_lost_is_an_error_at_once() -> None:
         return None
 
     error, _ = outcomes(2, act)
-    assert "a connection was lost, though all ranks came" in str(error)
+    assert "a connection was lost, although all ranks came" in str(error)
     assert pickle.loads(pickle.dumps(error)).ranks == error.ranks == ()
 
 
@@ -413,7 +413,7 @@ def test_a_pipeline_unlike_the_others_is_named() -> None:
 
     for error in outcomes(3, act):
         assert type(error) is lz.StateMismatch
-        assert "rank 1, beside rank 0:\n    stage 2: shuffle(seed=0) -> shuffle(seed=1)" in str(
+        assert "rank 1, unlike rank 0:\n    stage 2: shuffle(seed=0) -> shuffle(seed=1)" in str(
             error
         )
 
@@ -454,7 +454,7 @@ def test_a_state_of_one_rank_alone_is_named() -> None:
         return next(iter(batches))
 
     for error in outcomes(2, act):
-        assert "rank 1 has gone to another state, and rank 0 has had 0 items" in str(error)
+        assert "rank 1 has moved to a different state, and rank 0 has had 0 items" in str(error)
 
 
 def test_ranks_that_do_not_do_the_same_are_named() -> None:

@@ -17,6 +17,7 @@ import lazyckpt as lz
 from lazyckpt.errors import ArgumentError
 from tests.world.integrations.shared_rank import pipeline
 
+
 def torchrun(
     folder: Path, size: int, module: str, *arguments: str
 ) -> tuple[list[list[int]], set[str]]:

@@ -125,7 +125,7 @@ def test_epochs_of_a_size_of_ones_own() -> None:
 def test_no_length_where_the_pipeline_has_none() -> None:
     with pytest.raises(TypeError, match="endless"):
         len(lz.torch.loader(pipeline_of()))
-    with pytest.raises(TypeError, match="only reading it tells"):
+    with pytest.raises(TypeError, match="without reading the data"):
         len(lz.torch.loader([1, 2] | lz.filter(bool)))
 
 
@@ -193,7 +193,7 @@ def test_where_torch_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         _ = lz.torch
 
 
-# --- turns: what a worker gives ---
+# --- turns: the items of each worker ---
 
 PIPELINES: dict[str, Callable[[int], lz.Pipeline[Any]]] = {
     "random access": lambda n: lz.source(range(n)) | lz.shuffle(seed=0) | lz.repeat(2),

@@ -1,4 +1,4 @@
-"""States through the real trackers, on disk: what comes back is equal, and resumes."""
+"""States through the real trackers, on disk: loaded states are equal, and resume."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Place:
     """A run of a tracker that is under way."""
 
     run: Any
-    again: str  # code that gives it to another process
+    again: str  # code that opens it in a different process
     end: Callable[[], Any]
 
 
@@ -70,7 +70,7 @@ def wandb_place(folder: Path) -> Place:
 
     def end() -> None:
         run.finish()
-        wandb.teardown()  # the process that it has beside this one
+        wandb.teardown()  # its background process
 
     return Place(run, repr(str(Path(run.dir).parent)), end)
 
@@ -152,7 +152,7 @@ STEPS = count(1)
 
 
 def own_values() -> st.SearchStrategy[Any]:
-    """What a state of the user's own may be made of."""
+    """Values that a state of the user's own may contain."""
     numbers = st.integers(-(2**200), 2**200) | st.floats(allow_nan=False) | st.just(2.0)
     leaves = numbers | st.booleans() | st.none() | st.text(max_size=9)
     return st.recursive(
@@ -206,7 +206,7 @@ def test_ten_stages_resume_in_another_process(place: Place) -> None:
     assert load_state(place.run, first) == kept[first]
 
 
-@pytest.mark.parametrize("name", ["trackio", "aim", "tensorboard"])  # which write behind
+@pytest.mark.parametrize("name", ["trackio", "aim", "tensorboard"])  # they write in the background
 def test_a_state_outlives_its_process(name: str, offline: None, tmp_path: Path) -> None:
     if name == "aim":
         aim()
@@ -305,7 +305,7 @@ def test_the_id_of_a_run_of_mlflow_is_enough(offline: None, tmp_path: Path) -> N
         load_state(number, 8)
     with pytest.raises(NoState, match=f"MLflow has no run {'0' * 32} at 'sqlite://"):
         load_state("0" * 32)
-    with pytest.raises(lz.ArgumentError, match="the id of a run can only be read, got"):
+    with pytest.raises(lz.ArgumentError, match="the id of a run is for load_state only, got"):
         log_state(number, lz.init(TEN), 8)
 
 
@@ -330,7 +330,7 @@ def test_a_module_or_client_is_its_run_under_way(offline: None, tmp_path: Path) 
         module = import_module(name)
         nowhere = [module, module.MlflowClient()] if name == "mlflow" else [module]
         for where in nowhere:
-            with pytest.raises(lz.PipelineError, match=f"is under way: {escape(call)} starts one"):
+            with pytest.raises(lz.PipelineError, match=f"is active: {escape(call)} starts one"):
                 log_state(where, lz.init(TEN), 0)
         place = PLACES[name](tmp_path)
         for step, where in enumerate(nowhere):
@@ -382,7 +382,7 @@ def test_what_is_no_run(offline: None, tmp_path: Path) -> None:
     strangers += [import_module("mlflow").entities.RunTag("a", "b"), import_module("trackio").Api()]
     for stranger in strangers:
         is_refused(stranger)
-    with pytest.raises(lz.ArgumentError, match="a path can only be read, got 'runs'"):
+    with pytest.raises(lz.ArgumentError, match="a path is for load_state only, got 'runs'"):
         log_state("runs", lz.init(TEN), 1)
     for folder in (tmp_path, tmp_path / "none", str(tmp_path)):
         with pytest.raises(NoState, match=r"no run of TensorBoard, W&B or DVCLive"):
@@ -406,7 +406,7 @@ def test_what_is_no_step_and_no_state(tmp_path: Path) -> None:
             load_state(writer)
 
 
-# --- what is not installed ---
+# --- trackers that aren't installed ---
 
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ def test_a_folder_of_runs_is_no_package(tmp_path: Path) -> None:
     (tmp_path / "wandb").mkdir()
     spec = PathFinder.find_spec("wandb", [str(tmp_path)])
     assert spec is not None
-    folder = module_from_spec(spec)  # as `import wandb` gives it where W&B is not installed
+    folder = module_from_spec(spec)  # the result of `import wandb` if W&B isn't installed
     with pytest.raises(
         lz.ArgumentError, match=r'a folder of that .*; pip install "lazyckpt\[wandb\]"'
     ):

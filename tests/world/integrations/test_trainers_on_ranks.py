@@ -1,4 +1,4 @@
-"""Trainers on two gloo ranks that are killed: what comes of a resume, whosever the states are."""
+"""Trainers on two gloo ranks that are killed: the results of a resume, for all kinds of states."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def numbers(rank: int) -> lz.Pipeline[int]:
 
 
 def common(rank: int) -> lz.Pipeline[Any]:
-    """Its state is that of all ranks."""
+    """All ranks share its state."""
     return numbers(rank) | BATCHES
 
 
 def uneven(rank: int) -> lz.Pipeline[Any]:
-    """Of which each rank has another number, and so a state of its own."""
+    """Each rank has a different number of these, and so its own state."""
     kept = numbers(rank) | lz.filter(lambda x: x % 5 != 2)
     return kept | lz.flat_map(lambda x: [x, x + 100] if x % 3 else [x]) | BATCHES
 
@@ -74,7 +74,7 @@ KINDS = ["common", "uneven", "uneven of a group", "damaged of a group"]
 
 
 class Note:
-    """What a rank trains on, written down; at a step it waits there until it is killed."""
+    """The batches of a rank, written down; at a step it waits until it is killed."""
 
     def __init__(self, folder: Path, rank: int, stop: int) -> None:
         self.path, self.rank, self.stop = folder / f"rank{rank}.jsonl", rank, stop
@@ -238,7 +238,7 @@ def learned(folder: Path) -> list[str]:
 
 
 def check(trainer: str, folder: Path, kind: str) -> None:
-    """A job that is killed and resumed gives what an undisturbed one gives, or says why not."""
+    """A job that is killed and resumed has the results of an undisturbed one, or says why not."""
     undisturbed, folder = folder / "undisturbed", folder / "killed"
     folder.mkdir(parents=True)
     begun = [forked(trainer, folder, "first", kind, rank, KILLED_AT) for rank in range(RANKS)]

@@ -76,7 +76,7 @@ def test_a_checkpoint_without_a_state_of_the_data_is_refused(tmp_path: Path) -> 
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(lz.ArgumentError, match=r"loader must be what lz.torch.loader gives, got"):
+    with pytest.raises(lz.ArgumentError, match=r"must be a loader from lz.torch.loader, got"):
         feed(trainer_of(tmp_path), epoch_of())  # type: ignore[arg-type]
     with pytest.raises(lz.ArgumentError, match=r"trainer must be a transformers.Trainer"):
         feed(Model(), lz.torch.loader(epoch_of()))  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ class Model(PreTrainedModel):
 
 
 class Events(TrainerCallback):
-    """The events of a training, with the step and the epoch that the Trainer logs."""
+    """The events of a training run, with the step and the epoch that the Trainer logs."""
 
     def __init__(self) -> None:
         self.found: list[tuple[Any, ...]] = []
@@ -110,7 +110,7 @@ def trained(
     resume: Path | None = None,
     **loading: Any,
 ) -> Trained:
-    """What came of a training."""
+    """The result of a training run."""
     trainer = trainer_of(folder, pipeline, options, **loading)
     trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
     return result_of(trainer)
@@ -132,14 +132,14 @@ def shuffled() -> lz.Pipeline[Any]:
 
 
 def checkpoints(folder: Path) -> Iterator[tuple[int, Path]]:
-    """Those of a folder, by the steps before them."""
+    """The checkpoints in a folder, with the steps before them."""
     return ((int(path.name.split("-")[1]), path) for path in folder.glob("checkpoint-*"))
 
 
 def check_resumes(
     folder: Path, pipeline: lz.Pipeline[Any], options: dict[str, Any], **loading: Any
 ) -> Trained:
-    """A training that is resumed from each of its checkpoints goes on as if never stopped."""
+    """A training run that is resumed from each of its checkpoints continues as if never stopped."""
     whole = trained(folder, pipeline, options, **loading)
     events = [event for event in whole.events if event[0] != "on_save"]
     *found, (ends, _) = sorted(checkpoints(folder))
@@ -180,7 +180,7 @@ def test_shuffled_with_workers(tmp_path: Path) -> None:
 
 
 class Stopped(TrainerCallback):
-    """Ends a training after its first step."""
+    """Ends a training run after its first step."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         control.should_training_stop = True
@@ -278,7 +278,7 @@ def test_the_data_continue_if_the_trainers_epochs_do_not(
 
 
 def in_epochs(loader: Any, sizes: list[int]) -> list[list[float]]:
-    """The batches of loops over a loader, left after so many."""
+    """The batches of loops over a loader, each left after a number of batches."""
     return [batch["x"].flatten().tolist() for size in sizes for batch in islice(loader, size)]
 
 

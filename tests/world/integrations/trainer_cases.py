@@ -1,8 +1,7 @@
-"""Trainings that are killed, in processes of their own, and what came of them.
+"""Training runs that are killed, in processes of their own, and their results.
 
-A test file trains where it is run as a script: `python test_x.py FOLDER`. It
-tells `trained` of every batch, which notes it down, and kills it at the step
-that the test wants.
+A test file trains if it is run as a script: `python test_x.py FOLDER`. It passes every batch to
+`trained`, which notes it down, and kills the process at the step that the test wants.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _WANTED = "LAZYCKPT_TEST_KILLED_AT"
 
 
 def floats(numbers: list[int]) -> dict[str, Any]:
-    """A batch for a linear model, which says what is in it."""
+    """A batch for a linear model, which lists its items."""
     x = np.array(numbers, np.float32)[:, None] / LENGTH
     return {"x": x, "y": 2 * x, "number": np.array(numbers)}
 
@@ -44,7 +43,7 @@ def epoch_of() -> lz.Pipeline[dict[str, Any]]:
 
 
 def numbers_of(pipeline: lz.Pipeline[dict[str, Any]], count: int = STEPS) -> list[list[int]]:
-    """What an undisturbed training sees."""
+    """The batches of an undisturbed training run."""
     return [batch["number"].tolist() for batch in lz.run(pipeline).epoch(count)]
 
 
@@ -86,9 +85,9 @@ def noted(folder: Path, rank: int = 0) -> list[tuple[int, list[int]]]:
 def killed_and_resumed(
     file: str, folder: Path, *words: str, killed_at: int = KILLED_AT
 ) -> list[list[int]]:
-    """The batches of a training that was killed and went on, in its order.
+    """The batches of a training run that was killed and resumed, in its order.
 
-    What came after the last save came twice, and has to be the same.
+    The batches after the last save come twice, and have to be the same.
     """
     ends(starts(file, folder, *words, killed_at=killed_at), killed=True)
     ends(starts(file, folder, *words))
@@ -96,7 +95,7 @@ def killed_and_resumed(
 
 
 def once(notes: list[tuple[int, list[int]]], killed_at: int = KILLED_AT) -> list[list[int]]:
-    """The notes of a killed training and of what went on, joined."""
+    """The notes of a killed training run and of its resumption, joined."""
     saved = killed_at - killed_at % SAVES
     steps = [step for step, _ in notes]
     assert steps == [*range(1, killed_at + 1), *range(saved + 1, STEPS + 1)]

@@ -1,4 +1,4 @@
-"""Two ranks, each a process: what they read of files, and which of these they have scanned."""
+"""Two ranks, each a process: the rows that they read, and the files that they scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANKS = 2
 
 
 def read(rank: int, pattern: str, place: Path) -> None:
-    """The rows of a rank, and which files it has scanned, are written beside the index."""
+    """Write the rows of a rank and the files it has scanned, next to the index."""
     scan = LineScan.__call__
 
     def noted(self: LineScan, file: lz.io.File) -> Iterator[NDArray[Any]]:
@@ -31,7 +31,7 @@ def read(rank: int, pattern: str, place: Path) -> None:
     LineScan.__call__ = noted  # type: ignore[method-assign]
     meeting = f"file://{place}/meeting"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS)
-    dist.barrier()  # so that both want the index at once
+    dist.barrier()  # so that both need the index simultaneously
     rows = lz.io.read_jsonl(pattern, index_dir=place / "index")
     mine = rows | lz.shuffle(seed=0) | lz.shard(num_shards=RANKS, index=rank)
     found: list[Any] = [None] * RANKS
@@ -46,7 +46,7 @@ def started(rank: int, pattern: str, place: Path) -> int:
         return child
     try:
         read(rank, pattern, place)
-        os._exit(0)  # at a common exit torch waits for a thread of gloo, now and then for ever
+        os._exit(0)  # at a common exit torch sometimes waits forever for a thread of gloo
     finally:
         traceback.print_exc()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""The samples of MDS with their images and what is pickled, as they were written."""
+"""The samples of MDS with their images and pickled values, as they were written."""
 
 from __future__ import annotations
 

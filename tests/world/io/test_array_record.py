@@ -26,7 +26,7 @@ def test_many_files_are_open_in_turn() -> None:
 
 def test_files_elsewhere_are_refused() -> None:
     files = lz.io.Files([lz.io.File("s3://bucket/a.array_record", 1, "1")])
-    with pytest.raises(lz.ArgumentError, match="must be those of this machine, got s3://bucket"):
+    with pytest.raises(lz.ArgumentError, match="must be on this machine, got s3://bucket"):
         lz.io.read_array_record(files)
 
 

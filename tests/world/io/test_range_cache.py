@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of others' packages
 
 
 def asked(server: Proxy) -> int:
-    """How many bytes of objects were asked for."""
+    """The number of bytes requested from objects."""
     spans = [read.removeprefix("bytes=").split("-") for read in server.reads]
     return sum(int(last) - int(first) + 1 for first, last in spans)
 

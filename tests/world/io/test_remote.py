@@ -89,7 +89,7 @@ def test_what_is_not_there_is_named(client: Any) -> None:
     put(client, a=b"1\n")
     rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
     client.delete_object(Bucket=BUCKET, Key="web/a.jsonl")
-    with pytest.raises(lz.SourceChanged, match=f"s3://{BUCKET}/web/a.jsonl is gone since"):
+    with pytest.raises(lz.SourceChanged, match=f"s3://{BUCKET}/web/a.jsonl was removed since"):
         rows[0]
 
 
@@ -152,9 +152,7 @@ def test_a_fork_reads_as_its_parent_does(client: Any) -> None:
         with pytest.raises(FileNotFoundError, match=r"web/no\.jsonl"):
             lz.io.files(f"s3://{BUCKET}/web/no.jsonl")
         found._process.kill()
-        with pytest.raises(
-            lz.errors.StorageError, match=f"s3:// has ended: asked to list {BUCKET}"
-        ):
+        with pytest.raises(lz.errors.StorageError, match=f"s3:// has died: asked to list {BUCKET}"):
             found.list(BUCKET)
         (place / "helper").write_text(str(found._process.pid))
         return len(found.list(pattern)) != 2
@@ -304,7 +302,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
 
 
 class _Busy(_Quiet):
-    """Fails so many requests, then gives what a folder has."""
+    """Fails so many requests, and then serves a folder."""
 
     times = 0
 
@@ -352,5 +350,5 @@ def test_a_state_resumes_on_an_uploaded_copy(client: Any) -> None:
     assert list(lz.run(one, lz.state_at(other, 2))) == [3]
     client.put_object(Bucket=BUCKET, Key="web/001.jsonl", Body=b"4\n")
     edited = lz.io.read_jsonl(f"s3://{BUCKET}/web/*.jsonl", index_dir=folder())
-    with pytest.raises(lz.StateMismatch, match=r"s3://.*/web/001\.jsonl isn't the file that"):
+    with pytest.raises(lz.StateMismatch, match=r"s3://.*/web/001\.jsonl isn't the file recorded"):
         lz.run(lz.source(edited), lz.state_at(one, 1))

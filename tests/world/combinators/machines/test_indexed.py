@@ -1,4 +1,4 @@
-"""Rows that nobody may write to, as torch's tensors."""
+"""Read-only rows, as torch's tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is there after each of these tests."""
+"""Fixtures of these tests."""
 
 from tests.compat.emloop.conftest import _ends_its_workers
 

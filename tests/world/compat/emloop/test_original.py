@@ -27,7 +27,7 @@ def reference() -> Any:
         package.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
         sys.modules[name] = package
     module = import_module("emloop.datasets.stream_wrapper")
-    module.EL_BUFFER_SLEEP = 0  # its 0.02 s a batch are not what is compared
+    module.EL_BUFFER_SLEEP = 0  # its 0.02 s per batch aren't compared
     return module.StreamWrapper
 
 
@@ -83,7 +83,7 @@ def test_el6_the_original_with_a_buffer_gives_the_same(
         stream = kind(Source(*sizes), buffer_size, epoch_size)
         given: list[Any] = []
         while len(given) < times:
-            with stream:  # left where an epoch ends, as emloop's main loop does
+            with stream:  # left at the end of an epoch, as emloop's main loop does
                 for batch in stream:
                     with stream.allow_buffering:
                         given.append(batch)

@@ -1,4 +1,4 @@
-"""Data for the tests of a `DataLoader` beside torch's."""
+"""Data for the tests that compare a `DataLoader` with torch's."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ READ: list[int] = []
 
 
 class Place(Iterator[int]):
-    """An iterator with a state, which can go anywhere at once."""
+    """An iterator with a state, which can jump to any position."""
 
     def __init__(self, start: int, stop: int) -> None:
         self.next, self.stop = start, stop
@@ -154,7 +154,7 @@ def test_iterables_go_on_from_their_own_states(kind: Any, batch_size: Any, worke
 
 
 class Standing(IterableDataset[int]):
-    """Its state stays at the end, where a loaded one gives nothing."""
+    """Its state stays at the end, from which a loaded one yields nothing."""
 
     def __init__(self) -> None:
         self.given, self.first = 0, 0
@@ -174,7 +174,7 @@ class Standing(IterableDataset[int]):
 
 
 class Sticking(Standing):
-    """It begins each time from what was loaded, as those of Hugging Face do."""
+    """It begins each time from the loaded state, as Hugging Face's datasets do."""
 
     def __iter__(self) -> Iterator[int]:
         first = self.first

@@ -1,4 +1,4 @@
-"""What torch's and torchdata's own tests pin: held by a test of ours, or meant not to be."""
+"""Behaviours pinned by torch's and torchdata's own tests: a test here holds each, or rejects it."""
 
 from __future__ import annotations
 

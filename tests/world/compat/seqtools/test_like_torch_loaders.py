@@ -1,4 +1,4 @@
-"""What torch's and torchdata's tests pin of a loader beside its batches: starts, ends, numbers."""
+"""Behaviours of loaders in torch's and torchdata's tests: starts, ends, numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.world.compat.seqtools.cases import IterableTen
 
 
 class Told(Dataset[Any]):
-    """Gives what it is asked for."""
+    """Returns its index."""
 
     def __init__(self, size: int = 12) -> None:
         self.size = size
@@ -50,7 +50,7 @@ def test_data_are_asked_for_plain_ints() -> None:
 
 
 class Bulk(Sampler[list[int]]):
-    """Draws whole batches of indices, each of which data is asked for at once."""
+    """Draws whole batches of indices; each is one request to the data."""
 
     def __iter__(self) -> Iterator[list[int]]:
         return (some.tolist() for some in torch.randperm(12).split(5))
@@ -281,7 +281,7 @@ def test_batches_are_numbered_from_where_a_state_stands(kind: Any, workers: int)
 
 @pytest.mark.parametrize("cut", [0, 4])
 def test_a_state_soon_after_a_resume(cut: int) -> None:
-    """Before every reader has given a batch."""
+    """Before every reader has yielded a batch."""
 
     def loader() -> Any:
         return ours.DataLoader(

@@ -1,4 +1,4 @@
-"""`DataLoader` beside torch's, item by item."""
+"""`DataLoader` compared with torch's, item by item."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Point = namedtuple("Point", "x y")
 
 
 class Positions(list[int]):
-    """A sampler that can tell where an index is to come, too."""
+    """A sampler with an `index` method too."""
 
     def __iter__(self) -> Iterator[int]:
         return (super(Positions, self).index(i) for i in range(len(self)))

@@ -1,4 +1,4 @@
-"""States of a `DataLoader` beside torch's, and of torch's samplers."""
+"""States of a `DataLoader` compared with torch's, and of torch's samplers."""
 
 from __future__ import annotations
 

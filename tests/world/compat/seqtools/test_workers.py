@@ -1,4 +1,4 @@
-"""What a `DataLoader`'s workers know and draw, and iterables that are read in them, as by torch."""
+"""Workers of a `DataLoader`: their info and draws, and iterables that they read, as in torch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Drawing(Dataset[Any]):
 
 
 class Rows:
-    """Draws in a data set that gives whole batches."""
+    """Draws in a dataset that returns whole batches."""
 
     def __len__(self) -> int:
         return 12
@@ -72,7 +72,7 @@ def test_draws_are_those_of_the_batch_whichever_worker_makes_it(kind: str, datas
     epochs = [list(two), list(two)]
     assert list(loader(1)) == epochs[0]
     found = [draw for epoch in epochs for batch in epoch for draw in drawn(batch)]
-    assert len({*found}) == len(found)  # an item that comes twice is another one
+    assert len({*found}) == len(found)  # an item that comes twice is a different object
     resumed = loader(2)
     stopped = loader(2)
     part = list(islice(stopped, 1))
@@ -178,7 +178,7 @@ class Span(IterableDataset[Any]):
 
 
 class Split(IterableDataset[Any]):
-    """The same, where `worker_init_fn` divides it: the other example."""
+    """The same, divided by `worker_init_fn`: the other example."""
 
     def __init__(self, start: int, stop: int) -> None:
         self.start, self.stop = start, stop

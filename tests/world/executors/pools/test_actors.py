@@ -29,7 +29,7 @@ def _ray() -> Iterator[None]:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the workers' too
         patch.setenv("RAY_AUTH_MODE", "disabled")  # which else writes a token
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it says of its future
+            warnings.simplefilter("ignore")  # warnings about future versions
             ray.init(
                 num_cpus=2,
                 include_dashboard=False,
@@ -180,10 +180,9 @@ def test_options_that_ray_does_not_know() -> None:
 def test_what_runs_where() -> None:
     several = lz.explain(lz.source(range(9)) | lz.map(square), lz.ray(workers=3))
     assert several.layout.splitlines()[0] == (
-        "source(range(0, 9)) | map(square)"
-        "  in 3 Ray actors, each item from its own state; 5 items ahead"
+        "source(range(0, 9)) | map(square)  in 3 Ray actors, by random access; prefetch 5"
     )
     one = lz.explain(lz.source(Stream(9)) | lz.map(square), lz.ray(workers=1))
     assert one.layout.splitlines()[0] == (
-        "source(<Stream>) | map(square)  in one Ray actor, as one stream; 3 items ahead"
+        "source(<Stream>) | map(square)  in one Ray actor, as one stream; prefetch 3"
     )
