@@ -89,7 +89,7 @@ def figures(text: str) -> dict[str, dict[str, str]]:
         name, *cells = line.strip("| ").split(" | ")
         if name == "measured":
             head = cells
-        elif line.startswith("|"):
+        elif line.startswith("|") and name != "---":
             found[name] = dict(zip(head, cells, strict=True))
     return found
 
