@@ -23,7 +23,7 @@ def test_a_rank_is_killed_and_the_rows_are_those_of_one_alone(
     assert show.demo(text(tmp_path, 20_000), 3, kills=0, lines=20_000, seed=1) == 0
     shown = capsys.readouterr().out
     assert "is killed" in shown
-    assert shown.count("as one rank alone") == 2
+    assert shown.count("   as one rank alone") == 2
     assert "DIFFERENT" not in shown
 
 
