@@ -70,7 +70,7 @@ def test_a_frame_that_was_edited_since_it_was_indexed() -> None:
     times = os.stat(file.path)
     Path(file.path).write_bytes(edited)
     os.utime(file.path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(lz.PipelineError, match="is damaged.*: it ends too early"):
+    with pytest.raises(lz.PipelineError, match=r"is damaged.*: it ends too early"):
         rows[0]
 
 

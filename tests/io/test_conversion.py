@@ -311,8 +311,8 @@ def test_one_process_converts_into_a_folder() -> None:
     [
         ({"format": "csv"}, "format must be"),
         ({"rows_per_file": 0}, "rows_per_file must be"),
-        ({"dtype": "float32"}, "an integer type that Megatron knows"),
-        ({"dtype": "uint32"}, "an integer type that Megatron knows"),
+        ({"dtype": "float32"}, "an integer type that Megatron supports"),
+        ({"dtype": "uint32"}, "an integer type that Megatron supports"),
         ({"pipeline": lz.source([1]) | lz.repeat()}, "is endless; take"),
         ({"pipeline": 3}, "data must be a sequence"),
     ],
