@@ -127,7 +127,7 @@ def demo_of_ranks(
     if parts != alone or states:
         screen.line("NOT the same: the loss of a rank has changed the stream.")
         return 1
-    screen.line(f"The same rows as one rank alone. {monotonic() - begun:.0f} seconds in total.")
+    screen.line(f"The same rows as on a single rank. {monotonic() - begun:.0f} seconds in total.")
     return 0
 
 

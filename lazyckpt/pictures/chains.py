@@ -21,7 +21,7 @@ OWNS = Mark("◆", "own state", "own state: the stage keeps a part of the positi
 RANK_INVARIANT = Mark(
     "≡", "rank-invariant", "rank-invariant: all ranks still have the same state after this stage"
 )
-ENDLESS = Mark("∞", "endless", "endless: it gives items for ever")
+ENDLESS = Mark("∞", "endless", "endless: it yields items forever")
 
 WEIGHTS = "weights"
 

@@ -1,4 +1,4 @@
-"""What a machine gives step by step, and that every mode yields the same."""
+"""The items of a machine step by step, and a check that all modes yield the same."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def equal(a: Any, b: Any) -> bool:
 
 
 class Trace:
-    """What `step` gives from an epoch's beginning: the meaning that modes are held against."""
+    """The items and positions of an epoch by `step`, the reference for all modes."""
 
     def __init__(self, machine: Machine[Any], epoch: int, limit: int) -> None:
         self.machine = machine
