@@ -89,7 +89,7 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     ),
 )
 def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> Machine[A]:
-    """Yield items of this rank's lanes in turn: pipelines `index`, `index + num_shards`, ...
+    """Yield items of every `num_shards`-th pipeline in turn, from pipeline `index` on.
 
     Use it for data that each rank must read at its own pace. Split the data into a fixed number
     of lanes, a multiple of every number of ranks that you plan to use. Each rank saves its own

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from threading import Lock
-from typing import Any
 
 import lazyckpt as lz
 from lazyckpt.demo.training import Job, Tokens, lines_pipeline, tokenise
@@ -75,7 +74,9 @@ def digest(row: Tokens) -> str:
     return hashlib.sha256(row.tobytes()).hexdigest()[:12]
 
 
-def batches(share: Share, executor: lz.Executor | None = None) -> Iterator[tuple[list[str], Any]]:
+def batches(
+    share: Share, executor: lz.Executor | None = None
+) -> Generator[tuple[list[str], lz.Run[list[Tokens]]], None, None]:
     """Yield the digests of the rows of each step, and the run."""
     state = share.state and lz.rebase(lz.State.from_json(share.state), share.pipeline)
     with lz.run(share.pipeline, state or None, executor=executor) as run:
@@ -88,7 +89,7 @@ def main() -> None:
     share = Share.from_json(sys.stdin.readline())
     host, port, secret = share.place
     meeting = SocketMeeting(host, port, bytes.fromhex(secret), share.rank, share.size, 30.0)
-    executor = shared(main, lz.threads(2), meeting, {"chunk_size": 32, "timeout": 30.0})
+    executor = shared(lz.threads, lz.threads(2), meeting, {"chunk_size": 32, "timeout": 30.0})
     try:
         with closing(batches(share, executor)) as steps:
             for step, (rows, run) in enumerate(steps, 1):

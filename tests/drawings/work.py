@@ -50,7 +50,7 @@ def where_work_runs() -> Drawing:
             )
         found = re.search(r"(\d+) processes", where)
         _workers(drawing, top + high / 2, int(found[1]) if found else 0)
-        ahead = re.search(r"(\d+) items ahead", where)
+        ahead = re.search(r"prefetch (\d+)", where)
         _queue(drawing, top + high / 2, int(ahead[1]) if ahead else 0)
         drawing.down(LEFT + 20, top + high, GAP)
         top += high + GAP
@@ -73,5 +73,5 @@ def _queue(drawing: Drawing, middle: float, ahead: int) -> None:
     left = MIDDLE + 92
     for n in range(ahead):
         drawing.box(left + 13 * n, middle - 6, 12, 12, "", "blue")
-    text = f"{ahead} ahead" if ahead else "none ahead"
+    text = f"prefetch {ahead}" if ahead else "no prefetch"
     drawing.text(left + 13 * ahead + 4, middle + 4, text, "small quiet")

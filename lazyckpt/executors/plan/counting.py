@@ -105,6 +105,11 @@ def _chooses(call: Call) -> bool:
     return is_joining and call.build(None).choices is not None
 
 
+def draws(call: Call) -> bool:
+    """Return whether a stage joins pipelines by its own choices, whatever their items are."""
+    return _chooses(call) and not any(_is_looked_at(call, each) for each in call.chains)
+
+
 def _is_looked_at(call: Call, chain: Chain) -> bool:
     """Return whether a pipeline's items decide which items of the others are used."""
     return any(call.arguments[name] is chain for name in call.functions)

@@ -16,7 +16,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, is_copying, registry
 from lazyckpt.core.show import show
 from lazyckpt.executors.plan.chosen import choice_and_making, has_access, is_chosen
-from lazyckpt.executors.plan.counting import is_blind
+from lazyckpt.executors.plan.counting import draws, is_blind
 from lazyckpt.failures.skipping import leaves_out
 
 
@@ -141,11 +141,14 @@ def _dealt(chain: Chain) -> int:
     Without workers, the mixture computes no items of other ranks there either.
     """
     first, *others = zip(chain.calls, chain.machines, strict=True)
-    for number, (call, machine) in enumerate(others if first[0].name == "mix" else (), 1):
+    call = first[0]
+    if not draws(call) or not all(has_access(call, each) for each in call.chains):
+        return 0
+    for number, (call, machine) in enumerate(others, 1):
+        if machine.owns or not is_blind(call):
+            return 0
         if machine.share.ranks > machine.upstream.share.ranks:
-            return number if is_blind(call) else 0
-        if call.name != "repeat":
-            break
+            return number
     return 0
 
 

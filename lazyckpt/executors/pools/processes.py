@@ -319,7 +319,7 @@ class ProcessPool(WorkerPool):
                 when = "before its first item: check worker_init and the modules that it imports"
                 if self._shared:
                     when += (
-                        "; it also runs the main part of a script unless that is under "
+                        "; it also runs the main part of a script: put that under "
                         "if __name__ == '__main__':"
                     )
             lost = f"worker {end.replace('was ended', 'killed')}"

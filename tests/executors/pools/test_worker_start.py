@@ -280,7 +280,7 @@ def test_a_script_without_a_guard_is_not_run_again(method: str, tmp_path: Path) 
 def test_a_script_with_a_guard_that_guards_nothing_is_told_so(tmp_path: Path) -> None:
     out = unguarded(tmp_path, "spawn", "if __name__: pass")
     assert "ended with exit code 1 before its first item" in out
-    assert "belongs under if __name__ == '__main__':" in out
+    assert "put that under if __name__ == '__main__':" in out
 
 
 def anonymous_memory(x: Any) -> int:

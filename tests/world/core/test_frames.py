@@ -21,7 +21,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.testing import check_pipeline, equal
-from lazyckpt.testing.traces import lanes
+from lazyckpt.testing.traces import modes
 
 COLUMNS: dict[str, list[Any]] = {
     "small": [np.int8(i) for i in range(7)],
@@ -121,7 +121,7 @@ def test_a_series_by_place(series: Callable[..., Any], name: str) -> None:
     assert equal([pipeline[i] for i in range(7)], found)
     assert equal([item for some in pipeline | lz.batch(3) for item in some], found)
     if name in COLUMNS:  # which can be stacked
-        lanes(pipeline, 9)
+        modes(pipeline, 9)
 
 
 def test_many_rows_in_blocks() -> None:
@@ -174,7 +174,7 @@ def test_frames_that_are_no_source(tmp_path: Path) -> None:
         (pyarrow.parquet.ParquetFile(path), r"pass \.read\(\) of it, or read its row groups"),
         (pyarrow.dataset.dataset(path), r"pass \.to_table\(\) of it"),
         (POLARS.lazy(), r"pass \.collect\(\) of it"),
-        (twice, r"names of their own: \['x', 'x'\]"),
+        (twice, r"distinct names: \['x', 'x'\]"),
         (pandas.DataFrame(index=[1, 2]), "at least one column"),
         (None, "does a function that makes it lack a return"),
     ]
@@ -191,7 +191,7 @@ def test_a_frame_that_grows() -> None:
     frame = PANDAS.copy()
     pipeline = lz.source(frame)
     frame.loc[99] = [1, 2, True, "z"]
-    with pytest.raises(lz.SourceChanged, match=r"had 7 items .* has 8"):
+    with pytest.raises(lz.SourceChanged, match=r"had 7 items .* have 8"):
         list(pipeline)
 
 

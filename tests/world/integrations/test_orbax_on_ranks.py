@@ -63,7 +63,7 @@ def check(folder: Path, rank: int) -> None:
     if rank == 0:
         again.load_state_dict(of_first)
     else:
-        with pytest.raises(lz.StateMismatch, match=r"rank 0 of 2 alone.* the state of each rank"):
+        with pytest.raises(lz.StateMismatch, match=r"rank 0 of 2 alone.* one state per rank"):
             again.load_state_dict(of_first)
 
     run, again = lz.run(own(rank)), lz.run(own(rank))
