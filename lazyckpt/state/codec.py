@@ -381,7 +381,7 @@ def _parts(layer: Layer) -> list[tuple[str, str]]:
     A source counts epochs and items. Pipelines that are joined by weight count theirs.
     """
     stage, entry, place = layer
-    own: tuple[Any, ...] = place or ()
+    own: tuple[Any, ...] = place if type(place) is tuple else () if place is None else (place,)
     names = list[str]()
     is_source = stage.rpartition(".")[2] == "1" and not entry.pipelines
     if is_source and len(own) > 1 and type(own[0]) is int:

@@ -33,7 +33,7 @@ def test_it_is_computed_once() -> None:
     counted = Counted()
     assert counted.value is counted.value
     assert counted.computed == 1
-    assert Counted.value.__doc__ == "What is asked for."
+    assert Counted.value.__doc__ == "The attribute that the test reads."
 
 
 def test_an_error_is_not_kept() -> None:
