@@ -14,8 +14,7 @@ from tests.dialect import IN_DOCSTRINGS, PHRASES, dialect, prose
 from tests.pages import NOTEBOOKS, README
 
 PACKAGE = Path(lz.__file__).parent
-FOLDERS = ("", "combinators", "combinators/machines", "core", "failures", "lineage", "state")
-MODULES = [path for folder in FOLDERS for path in sorted((PACKAGE / folder).glob("*.py"))]
+MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = [README, *sorted(NOTEBOOKS.rglob("*.md")), *sorted(NOTEBOOKS.glob("*.ipynb"))]
 
 

@@ -113,7 +113,7 @@ def _is_cuda(device: str) -> bool:
 
 
 class _Session(Session):
-    """A session around the session of another executor, or around the pipeline if it has none."""
+    """A session around the session of an inner executor, or around the pipeline if it has none."""
 
     def __init__(
         self,

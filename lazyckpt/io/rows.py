@@ -90,7 +90,7 @@ class Rows(Sequence[T]):
         that a scan reads. A scan reads all of text, JSON lines, CSV and TFRecord files, the footers
         of Parquet and Arrow files, the positions of samples in tar and MDS files, and the index of
         Megatron. So the same data can be resumed from any folder, whenever it was written. An edit
-        that changes none of these, such as of numbers in an Arrow file, is detected only with
+        that changes none of these, such as new numbers in an Arrow file, is detected only with
         `files(..., digest=True)`.
 
     Resume:

@@ -43,7 +43,7 @@ def profile(
     no state. If stages are so fast that timers would dominate, only some of the items are timed.
     The others are read without timers, by a second run that resumes from the first one with its own
     workers, if re-reading takes less time than the timers would. Errors and Ctrl-C are raised as by
-    a run; no worker is left behind.
+    a run; no worker survives.
 
     Args:
         pipeline: Pipeline to read.

@@ -4,7 +4,7 @@ A message is pickled with protocol 5. Buffers of at least `LARGE` bytes stay out
 the worker copies them into a slot of shared memory. The consumer uses them there, or copies
 them if it keeps many. A pickle of at least `LARGE_PICKLE` bytes also goes into the slot, and
 is read there. The memory has no name, only a file descriptor that is sent through the pipe, so
-nothing is left behind if a process dies.
+nothing remains if a process dies.
 
 A frame has a head, the sizes of all parts, and the parts that travel in the frame:
 
@@ -64,7 +64,7 @@ class Message:
     """A received message.
 
     Attributes:
-        number: The number that its sender gave it.
+        number: The number that its sender has set.
     """
 
     __slots__ = ("_find_buffers", "_pickled", "number")

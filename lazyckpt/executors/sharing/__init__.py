@@ -1,1 +1,1 @@
-"""Work before `shard` that the ranks of a job share: each task is done by one of them."""
+"""Share the work before `shard` among the ranks of a job: one rank does each task."""

@@ -1,4 +1,4 @@
-"""What ranks have to have in common to share work: stages, settings, data."""
+"""Agreement of the ranks that share work: their stages, settings and data must be equal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FEW = 4
 
 
 def told_of(chain: Chain, chunk_size: int) -> dict[str, Any]:
-    """What has to be equal on all ranks of a pipeline, by names that errors show."""
+    """Return the settings that must be equal on all ranks, by the names that errors show."""
     return {"chunk_size": chunk_size, **dict(_stages(chain, ""))}
 
 
@@ -36,7 +36,7 @@ def opening_of(
     begin: Callable[[Mapping[str, Any]], None],
     more: Mapping[str, Any] = {},
 ) -> Machine[T]:
-    """The machine whose flows begin on all ranks together, as `begin` is told where."""
+    """Return a machine whose flows begin on all ranks together; `begin` is told the position."""
     told = {**told_of(chain, pool.chunk_size), **more}
 
     def flow(position: Position) -> Flow[T]:
@@ -51,7 +51,7 @@ def opening_of(
 def common_key(
     handlers: Sequence[Handler], handler: int, payload: Any, more: Sequence[Any] = ()
 ) -> bytes | None:
-    """The key of a task, equal on all ranks, and of no other one; None if it is a rank's own."""
+    """Return the key of a task, the same on all ranks and unique; None if it is one rank's own."""
     if handlers[handler].share(payload).ranks > 1:
         return None
     position, *rest = handlers[handler].name(payload)
@@ -60,7 +60,7 @@ def common_key(
 
 
 def _stages(chain: Chain, prefix: str) -> Iterator[tuple[str, str]]:
-    """Each stage with its settings and its data, those of joined pipelines before it."""
+    """Yield each stage with its settings and data, after those of the pipelines that it joins."""
     for number, (call, entry) in enumerate(zip(chain.calls, chain.entries, strict=True)):
         for place, each in enumerate(call.chains):
             yield from _stages(each, f"{prefix}{call.combinator.name}.{place} ")
@@ -73,7 +73,7 @@ def _stages(chain: Chain, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _sampled(data: Any) -> str:
-    """A digest of some of the items of data that can be indexed, spread over all of them."""
+    """Return a digest of some items, evenly spread, of data that can be indexed."""
     if isinstance(data, (str, bytes)) or not (
         hasattr(data, "__getitem__") and hasattr(data, "__len__")
     ):

@@ -1,4 +1,4 @@
-"""Executors whose workers make each item that all ranks need once, and share it."""
+"""Executors whose workers compute each item that all ranks need once, and share it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINGER = 5.0  # seconds that a process which reads has to tell the others that 
 
 
 class SharedExecutor(PoolExecutor):
-    """The workers of an executor on each rank, which do each task common to all ranks once."""
+    """The workers of an executor on each rank; each task common to all ranks is done once."""
 
     __slots__ = ("__weakref__",)
 
@@ -52,12 +52,12 @@ class SharedExecutor(PoolExecutor):
 
 
 def check_dealt(chain: Chain, name: str, other: str) -> None:
-    """Raise a PipelineError unless all ranks have equal positions, and know which they are.
+    """Raise a PipelineError unless all ranks have equal positions, and each knows its number.
 
     Args:
         chain: The pipeline.
-        name: Of the executor.
-        other: An executor that can run it.
+        name: The name of the executor.
+        other: An executor that can run the pipeline.
     """
     if not is_dealt(chain):
         raise PipelineError(
@@ -72,7 +72,7 @@ def check_dealt(chain: Chain, name: str, other: str) -> None:
 
 
 def is_dealt(chain: Chain) -> bool:
-    """Whether a stage says which of several ranks this is, though there may be one."""
+    """Return whether a stage says which rank this is, even if there is only one."""
     inner = any(is_dealt(each) for call in chain.calls for each in call.chains)
     return inner or any("num_shards" in call.arguments for call in chain.calls)
 

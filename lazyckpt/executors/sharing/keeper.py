@@ -1,4 +1,4 @@
-"""An actor of Ray that keeps what the ranks of one training share: tasks, and their outcomes."""
+"""A Ray actor that keeps the tasks, and references to their outcomes, of one training run."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _IDLE = 2.0  # seconds that it waits for ranks which begin anew
 
 
 def make(run: str, handler: int, payload: Any, serialized: bytes) -> tuple[Message, bytes]:
-    """Do a task, in a worker of Ray: its outcome, and a digest of that."""
+    """Do a task in a Ray worker, and return its outcome and a digest of it."""
     message = run_task(RemoteTask(run, 0, handler, payload, None, serialized, ""))
     return message, _digest(message.open())
 
 
 def _digest(outcome: Outcome) -> bytes:
-    """A digest of what of an outcome has to come again if it is made again."""
+    """Return a digest of the parts of an outcome that a second try must reproduce."""
     error = outcome.failure and outcome.failure.error
     plain = outcome._replace(failure=None, seconds=0.0, item_bytes=0.0, timings=None)
     frame, buffers = send_outcome(plain, this_process(), serialize)
@@ -45,10 +45,10 @@ class Member(NamedTuple):
     """One rank in one opening.
 
     Attributes:
-        reader: Its name: another one in each opening.
-        process: The process that it is.
+        reader: A name, new in each opening.
+        process: A name of its process.
         rank: Its number.
-        size: How many ranks there are.
+        size: The number of ranks.
     """
 
     reader: str
@@ -58,14 +58,14 @@ class Member(NamedTuple):
 
 
 class Making(NamedTuple):
-    """How tasks are done.
+    """Settings for doing tasks.
 
     Attributes:
-        serialized: The handlers.
-        workers: How many tasks are under way.
-        timeout: Seconds that one may take.
+        serialized: The pickled handlers.
+        workers: The number of tasks under way.
+        timeout: Seconds that a task may take.
         patience: Seconds to wait for ranks.
-        options: Of the tasks, for Ray.
+        options: Ray's options for the tasks.
     """
 
     serialized: bytes
@@ -79,11 +79,11 @@ class _Task:
     """A task of all ranks.
 
     Attributes:
-        left: The readers that have still to take its outcome.
-        asked: Those that have asked for it.
-        made: What they are answered: where its outcome is and which try it is of, or an error.
-        tries: How often it was done.
-        digest: Of its outcome.
+        left: The readers that have not yet taken its outcome.
+        asked: The readers that have asked for it.
+        made: The answer to them: a reference to the outcome and its try, or an error.
+        tries: The number of tries.
+        digest: The digest of its outcome.
     """
 
     def __init__(self, handler: int, payload: Any, left: Iterable[str]) -> None:
@@ -95,15 +95,15 @@ class _Task:
 
 
 class _Opening:
-    """All ranks, as they go through a pipeline from one position on.
+    """One pass of all ranks through a pipeline, from one position on.
 
     Attributes:
-        told: What they have in common.
-        members: The ranks that have come, by the names of their readers.
-        begun: Done once all have.
-        taken: How many outcomes each has taken.
-        tasks: Those of which some rank has still to take the outcome.
-        waiting: Those among them that aren't begun.
+        told: The settings that are equal on all ranks.
+        members: The ranks that have joined, by the names of their readers.
+        begun: Done once all ranks have joined.
+        taken: The number of outcomes that each reader has taken.
+        tasks: The tasks whose outcome some rank has not yet taken.
+        waiting: The tasks among them that have not started.
     """
 
     def __init__(self, told: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ class _Opening:
         return sorted(each.rank for each in self.members.values())
 
     def begin(self) -> None:
-        """Let the ranks begin, which are there."""
+        """Let the ranks begin."""
         self._ray = import_module("ray")
         assert self.making is not None
         self._serialized = self._ray.put(self.making.serialized)
@@ -131,7 +131,7 @@ class _Opening:
         self.begun.set_result(None)
 
     def ask(self, reader: str, key: bytes, tries: int, handler: int, payload: Any) -> _Task:
-        """The task with a key; it is done again if the outcome of so many tries is lost."""
+        """Return the task with a key, and retry it if the outcome of try `tries` is lost."""
         task = self.tasks.get(key)
         if task is None:
             task = self.tasks[key] = self.waiting[key] = _Task(handler, payload, self.members)
@@ -142,7 +142,7 @@ class _Opening:
         return task
 
     def let_go(self, reader: str, taken: Iterable[bytes], unwanted: Iterable[bytes]) -> None:
-        """Note what a reader has taken, and what it won't, which then no other one needs."""
+        """Note the tasks that a reader has taken, and those that no reader needs any more."""
         for key in taken:
             self.taken[reader] = self.taken.get(reader, 0) + 1
             if (task := self.tasks.get(key)) is not None:
@@ -153,7 +153,7 @@ class _Opening:
         self._drop()
 
     def leave(self, reader: str) -> None:
-        """Do without a reader."""
+        """Remove a reader."""
         self.members.pop(reader, None)
         for task in self.tasks.values():
             task.left.discard(reader)
@@ -165,12 +165,12 @@ class _Opening:
             self.waiting.pop(key, None)
 
     def slowest(self) -> set[str]:
-        """The readers that have taken the fewest outcomes."""
+        """Return the readers that have taken the fewest outcomes."""
         least = min((self.taken.get(each, 0) for each in self.members), default=0)
         return {each for each in self.members if self.taken.get(each, 0) == least}
 
     def go_on(self) -> None:
-        """Begin tasks that are asked for: as many as are kept, and what the slowest need."""
+        """Start requested tasks, up to the number that is kept, and any that the slowest need."""
         assert self.making is not None
         slowest, most = self.slowest(), _KEPT * self.making.workers
         for key, task in list(self.waiting.items()):
@@ -208,17 +208,17 @@ class _Opening:
         answered.set_result(found)
 
     def fail(self, error: Exception) -> None:
-        """Answer those that wait for tasks that aren't begun."""
+        """Answer requests for tasks that have not started with an error."""
         for task in self.waiting.values():
             task.made.set_result(error)
         self.waiting.clear()
 
 
 class Keeper:
-    """The keeper of one name: which ranks there are, and what they have open together.
+    """The keeper of one name: its ranks, and their common openings.
 
-    It holds references to outcomes, and owns them, but not the outcomes. It ends with the last
-    of its ranks.
+    It owns references to outcomes, but doesn't hold the outcomes. It ends after its last rank
+    has left.
     """
 
     def __init__(self) -> None:
@@ -235,7 +235,9 @@ class Keeper:
         making: Making,
         leaves: str | None,
     ) -> Exception | None:
-        """Wait for all ranks with the same; why that failed, if it did. Rank 0 has the handlers."""
+        """Wait until all ranks have joined with equal settings; return an error if that fails.
+
+        Rank 0 provides the handlers."""
         self.beat(member.process)
         self._watch = self._watch or asyncio.ensure_future(self._look_after(making.patience))
         self._forget(leaves)
@@ -276,14 +278,14 @@ class Keeper:
         task: tuple[int, Any],
         gone: tuple[Iterable[bytes], Iterable[bytes]],
     ) -> Any:
-        """Wait for a task: where its outcome is, in a list, and of which try; or an error.
+        """Wait for a task; return a list with its outcome's reference, and the try, or an error.
 
         Args:
-            reader: Who asks.
-            key: The task's.
-            tries: Those of the outcome that was lost, if it was.
-            task: Its handler and payload.
-            gone: The keys whose outcomes the reader has taken, and those it doesn't want.
+            reader: The reader that asks.
+            key: The key of the task.
+            tries: The try whose outcome was lost; 0 if none was.
+            task: The handler and payload of the task.
+            gone: The keys of outcomes that the reader has taken, and of those that it doesn't need.
         """
         opening = self._openings.get(reader)
         if opening is None:
@@ -296,11 +298,11 @@ class Keeper:
         return await asyncio.shield(found.made)
 
     def beat(self, process: str) -> None:
-        """Hear that a process is alive."""
+        """Note that a process is alive."""
         self._heard[process] = monotonic()
 
     async def leave(self, reader: str) -> None:
-        """Do without a reader."""
+        """Remove a reader."""
         self._forget(reader)
 
     def _forget(self, reader: str | None) -> None:
@@ -318,14 +320,14 @@ class Keeper:
         return monotonic() - self._heard[member.process]
 
     def _rivals(self, member: Member) -> list[Member]:
-        """The members of other processes with the same rank."""
+        """Return the members of other processes that have the same rank."""
         found = [opening.members[reader] for reader, opening in self._openings.items()]
         return [
             each for each in found if each.rank == member.rank and each.process != member.process
         ]
 
     async def _has_rival(self, member: Member) -> bool:
-        """Whether a process that lives has the place of another one; of those that don't none."""
+        """Return whether a living process has this rank already; forget processes that are dead."""
         begun = monotonic()
         while rivals := self._rivals(member):
             if any(self._heard[each.process] > begun for each in rivals):
@@ -341,7 +343,7 @@ class Keeper:
         return f"{rival.process} reads part {rival.rank} under this name"
 
     def _tell_difference(self) -> None:
-        """If all ranks wait, each once, tell them in what they differ."""
+        """If all ranks wait, each once, tell them how they differ."""
         waiting = list(self._gathering.values())
         ranks = [rank for each in waiting for rank in each.ranks]
         sizes = [each.size for opening in waiting for each in opening.members.values()]
@@ -358,7 +360,7 @@ class Keeper:
             opening.begun.set_result(error)
 
     async def _look_after(self, patience: float) -> None:
-        """Tell those that wait of ranks that are lost, until all have left or are lost."""
+        """Tell waiting ranks which ranks are lost, until all have left or are lost."""
         last = monotonic()  # when a rank was there
         while monotonic() - last < _IDLE:
             await asyncio.sleep(BEAT)

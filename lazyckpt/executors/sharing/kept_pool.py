@@ -1,4 +1,4 @@
-"""Workers of Ray for all ranks of a training, which get the same outcomes from a keeper."""
+"""Ray workers for all ranks of a training run, which get the same outcomes from a keeper."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LINGER = 5.0  # seconds to tell the keeper that this rank leaves
 
 
 class KeptPool(FuturesPool):
-    """Tasks for Ray's workers: by way of the keeper those that all ranks have, and this rank's own.
+    """Tasks for Ray's workers: the common tasks through the keeper, and this rank's own.
 
-    The keeper is an actor, whose name all ranks know. The first rank that comes to a common task
-    has it begun; all get a reference to the same outcome, which the keeper drops once they have
-    taken it. Each flow through the pipeline is an opening: all ranks begin it at the same
+    The keeper is an actor whose name all ranks know. The first rank that reaches a common task
+    has it started. All ranks get a reference to the same outcome, and the keeper drops it once
+    they have taken it. Each flow through the pipeline is an opening: all ranks begin it at the same
     position.
     """
 
@@ -117,7 +117,7 @@ class KeptPool(FuturesPool):
         thread.start()
 
     def _find_keeper(self) -> Any:
-        """The keeper of the name: one for all ranks, on the node of the first, and nobody's."""
+        """Find the keeper of the name, or start it on this node, detached."""
         scheduling = import_module("ray.util.scheduling_strategies")
         here = self._ray.get_runtime_context().get_node_id()
         options = {
@@ -168,13 +168,13 @@ class KeptPool(FuturesPool):
         tries: int,
         gone: tuple[Any, Any] = ((), ()),
     ) -> None:
-        """Ask the keeper for a task, once more if the outcome of so many tries is lost."""
+        """Ask the keeper for a task; a second time if the outcome of try `tries` is lost."""
         task = (job.handler, job.payload)
         asked: Future[Any] = self._keeper.ask.remote(reader, job.key, tries, task, gone).future()
         asked.add_done_callback(partial(self._answered, reader, job, future))
 
     def _answered(self, reader: str, job: Job, future: Future[Any], answer: Future[Any]) -> None:
-        """Fetch the outcome, which the keeper says where it is. In a thread of Ray's."""
+        """Fetch the outcome that the keeper's answer refers to. Runs in a thread of Ray's."""
         with suppress(InvalidStateError):  # as it was cancelled
             error = answer.exception()
             if error is not None:
@@ -221,7 +221,7 @@ class KeptPool(FuturesPool):
                 self._gone[1].extend(self._keys_of(pending))
 
     def _keys_of(self, pending: PendingTask) -> list[bytes]:
-        """The key of a task, if all ranks have it, in this opening."""
+        """Return the key of a task, if it is a common task of this opening."""
         job: Job | None = pending.handle
         if job is None or job.key is None or job.worker != self._reader:
             return []
@@ -234,7 +234,7 @@ class KeptPool(FuturesPool):
         return super()._failed(pending, error)
 
     def _break(self) -> None:
-        """Nothing: Ray has other workers."""
+        """Do nothing: Ray has other workers."""
 
     # The workers.
 

@@ -18,8 +18,8 @@ class Link(Protocol):
     The messages of a rank arrive whole, once, and in order.
 
     Attributes:
-        rank: The number of this one.
-        size: How many there are.
+        rank: The number of this rank.
+        size: The number of ranks.
     """
 
     rank: int
@@ -29,25 +29,25 @@ class Link(Protocol):
         """Begin to receive."""
 
     def post(self, message: bytes) -> None:
-        """Send a message to all others, without waiting."""
+        """Send a message to all other ranks, without waiting."""
 
     def silence(self, rank: int) -> float:
-        """Return for how many seconds nothing has been heard of a rank."""
+        """Return the seconds since a rank was last heard."""
 
     def close(self) -> None:
-        """Send all posted messages, say that this rank leaves, and disconnect. Idempotent."""
+        """Send all posted messages, announce that this rank leaves, and disconnect. Idempotent."""
 
 
 class Meeting(Protocol):
-    """Where the ranks that share work find each other."""
+    """A place where the ranks that share work find each other."""
 
     def join(self, told: Mapping[str, Any]) -> Link:
-        """Wait until all ranks have come with the same, and return the link of this one.
+        """Wait until all ranks have joined with equal settings, and return this rank's link.
 
         Args:
-            told: What has to be equal on all ranks, by names that errors show.
+            told: The settings that must be equal on all ranks, by the names that errors show.
 
         Raises:
-            RankMissing: A rank didn't come in time.
-            PipelineError: The ranks differ; it says in what.
+            RankMissing: A rank didn't join in time.
+            PipelineError: The ranks differ; the error says how.
         """

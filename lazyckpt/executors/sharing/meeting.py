@@ -1,4 +1,4 @@
-"""Where ranks on any machines meet that share work: one of them has a place that all know."""
+"""A meeting of ranks on any machines: one of them listens at an address that all know."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _GREETING = 10.0  # seconds that a connection has to say who it is
 
 
 class SocketMeeting(NamedTuple):
-    """A meeting at the place of one of the ranks.
+    """A meeting at the address of one of the ranks.
 
     Attributes:
-        host: Of the place.
-        port: Of the place.
-        secret: What all ranks know, and nobody else.
-        rank: The number of this one.
-        size: How many there are.
-        timeout: Seconds to wait for all.
+        host: The host of that address.
+        port: Its port.
+        secret: Bytes that only the ranks know.
+        rank: The number of this rank.
+        size: The number of ranks.
+        timeout: Seconds to wait for all ranks.
     """
 
     host: str
@@ -70,7 +70,7 @@ class SocketMeeting(NamedTuple):
     def _connected(
         self, mine: socket.socket, addresses: list[list[Any]], deadline: float
     ) -> dict[int, socket.socket]:
-        """Sockets to all others: each rank calls those before it, and is called by the rest."""
+        """Connect to all others: each rank calls the ranks before it; the rest call it."""
         found: dict[int, socket.socket] = {}
         try:
             for rank, address in enumerate(addresses[: self.rank]):
@@ -100,12 +100,12 @@ def _left(deadline: float) -> float:
 
 
 class _Gathering:
-    """Ranks that wait for the others with the same.
+    """Ranks that wait for others with equal settings.
 
     Attributes:
-        told: What they have in common.
-        addresses: Where each is.
-        answer: What all are told in the end.
+        told: The settings that are equal on these ranks.
+        addresses: The address of each rank.
+        answer: The final answer to all of them.
     """
 
     def __init__(self, told: Mapping[str, Any]) -> None:
@@ -115,14 +115,14 @@ class _Gathering:
 
 
 class MeetingPlace:
-    """The place of a meeting: a thread of one of the ranks.
+    """The listener of a meeting: a thread of one of the ranks.
 
     Attributes:
-        port: Where it listens.
+        port: The port where it listens.
     """
 
     def __init__(self, host: str, secret: bytes, size: int, timeout: float) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         self._secret, self._size, self._timeout = secret, size, timeout
         self._changed = threading.Condition()
         self._gatherings: dict[str, _Gathering] = {}
@@ -131,7 +131,7 @@ class MeetingPlace:
         _begin(self._accept)
 
     def close(self) -> None:
-        """Stop listening; those that wait are still answered."""
+        """Stop listening; waiting ranks still get their answer."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -175,7 +175,7 @@ class MeetingPlace:
             return gathering.answer
 
     def _tell_difference(self) -> None:
-        """If all ranks wait, each once, tell them in what they differ."""
+        """If all ranks wait, each once, tell them how they differ."""
         waiting = [*self._gatherings.values()]
         counts = Counter(rank for each in waiting for rank in each.addresses)
         if len(waiting) < 2 or len(counts) < self._size or set(counts.values()) != {1}:
@@ -202,7 +202,7 @@ class MeetingPlace:
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any], rank: int, peer: int) -> str:
-    """In what two ranks differ, as a sentence."""
+    """Return the differences of two ranks as a sentence."""
     names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     shown = "; ".join(
         f"{name}: {one.get(name, 'nothing')} and {other.get(name, 'nothing')}" for name in names[:3]

@@ -1,4 +1,4 @@
-"""A link of sockets, one with each other rank, and one thread that serves them all."""
+"""A link of sockets, one per other rank, and one thread that serves them all."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _AT_ONCE = 1 << 20  # bytes to read from one rank before others have their turn
 
 
 class _Peer:
-    """One other rank.
+    """Another rank.
 
     Attributes:
-        outbox: What is to be sent.
-        heard: When something came last.
-        has_left: Whether it said that it leaves, or is lost.
+        outbox: Messages to send.
+        heard: The time of the last message from it.
+        has_left: Whether it has announced that it leaves, or is lost.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -50,7 +50,7 @@ class _Peer:
             self.outbox.append(memoryview(message))
 
     def send(self) -> None:
-        """Send as much as there is room for; BlockingIOError if there is none left."""
+        """Send as much as fits; raise BlockingIOError if there is no room left."""
         while self.outbox:
             sent = self.sock.send(self.outbox[0])
             if sent == len(self.outbox[0]):
@@ -59,7 +59,7 @@ class _Peer:
                 self.outbox[0] = self.outbox[0][sent:]
 
     def read(self) -> bytearray | int | None:
-        """Read a message, or a sign in place of a size; None if it hasn't come as a whole."""
+        """Read a message, or a sign in place of a size; return None if it is incomplete."""
         count = self.sock.recv_into(self._wanted)
         if not count:
             raise ConnectionError("its connection was closed")
@@ -79,7 +79,7 @@ class _Peer:
 
 
 class Mesh:
-    """Sockets between this rank and each other one."""
+    """Sockets between this rank and each other rank."""
 
     def __init__(self, rank: int, sockets: Mapping[int, socket.socket]) -> None:
         self.rank, self.size = rank, len(sockets) + 1
@@ -193,7 +193,7 @@ class Mesh:
             self._lose(rank, peer, f"is lost: {error}")
 
     def _lose(self, rank: int, peer: _Peer, why: str) -> None:
-        """Note that a rank is gone. What it has sent was read."""
+        """Note that a rank is gone. Its messages have been read."""
         with self._lock:
             peer.has_left = True
             peer.outbox.clear()
@@ -209,7 +209,7 @@ class Mesh:
 
 
 def _is_parent_stopped() -> bool:
-    """Whether this process works for another one that a signal has stopped, as SIGSTOP does."""
+    """Return whether this process works for one that a signal such as SIGSTOP has stopped."""
     parent: Any = multiprocessing.parent_process()
     if parent is None:
         return False

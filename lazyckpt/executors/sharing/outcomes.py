@@ -22,13 +22,13 @@ _COUNT = struct.Struct("=I")
 
 
 class Loss(NamedTuple):
-    """That a worker died or hung at a task, as all ranks learn of it.
+    """The death or hang of a worker at a task, in a form that all ranks get.
 
     Attributes:
         failure: The error to raise.
-        made: How many items it had made, if that is known.
-        called: Which of its watched calls was under way, if one was.
-        lost: What became of the worker, in a few words.
+        made: The number of items that it had made, if known.
+        called: The watched call that was under way, if any.
+        lost: The fate of the worker, in a few words.
     """
 
     failure: Failure
@@ -37,13 +37,13 @@ class Loss(NamedTuple):
     lost: Exception | None
 
     def raise_at(self, pending: PendingTask) -> None:
-        """Raise the error, with what is known of it at the task of this rank."""
+        """Raise the error, with its details, at the task of this rank."""
         pending.made, pending.called, pending.lost = self.made, self.called, self.lost
         raise self.failure.error
 
 
 def packed(key: bytes, found: Outcome | Loss) -> bytes:
-    """The message that a task's outcome is: a copy, which nothing changes any more."""
+    """Return a task's outcome as a message: a copy, which nothing changes any more."""
     if isinstance(found, Loss):
         found = found._replace(failure=picklable_failure(found.failure, this_process()))
         frame, buffers = serialize(found)
@@ -55,17 +55,17 @@ def packed(key: bytes, found: Outcome | Loss) -> bytes:
 
 
 def key_of(message: memoryview) -> bytes:
-    """The key of the task whose outcome a message is."""
+    """Return the key of the task whose outcome is in a message."""
     return bytes(message[:KEY_BYTES])
 
 
 class Packed(NamedTuple):
-    """An outcome that came in a message. Opening it may raise what unpickling does."""
+    """An outcome that came in a message. Opening it may raise the errors of unpickling."""
 
     message: memoryview
 
     def open(self) -> Any:
-        """The outcome, its arrays in memory that can be written to, and is nobody else's."""
+        """Return the outcome, with its arrays in private, writable memory."""
         place = KEY_BYTES + _COUNT.size
         (count,) = _COUNT.unpack_from(self.message, KEY_BYTES)
         sizes = struct.unpack_from(f"={count}Q", self.message, place)
@@ -83,7 +83,7 @@ def _writable(buffer: memoryview) -> Any:
 
 
 def outcome_of(message: memoryview) -> Outcome | Loss:
-    """The outcome in a message, or one that says why it can't be unpickled here."""
+    """Return the outcome in a message, or one that says why it can't be unpickled here."""
     found = opened(Packed(message))
     assert isinstance(found, (Outcome, Loss))
     return found

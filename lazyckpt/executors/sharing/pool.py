@@ -36,11 +36,11 @@ class _Job(NamedTuple):
     Attributes:
         key: The name of its outcome on all ranks; None for a task of this rank alone.
         handler: The number of its handler.
-        payload: The task as that takes it.
-        size: How many items it has.
+        payload: The task as the handler takes it.
+        size: The number of its items.
         careful: The errors of `submit_carefully`, as its only item; () for `submit`.
-        pending: Who waits for it here.
-        link: Of the opening that it belongs to.
+        pending: The pending task of this rank that waits for it.
+        link: The link of the opening that it belongs to.
     """
 
     key: bytes | None
@@ -53,17 +53,16 @@ class _Job(NamedTuple):
 
 
 class SharedPool(QueuedPool):
-    """Workers of one rank, for its own tasks, and by turns for those that all ranks have.
+    """Workers of one rank, for its own tasks and, in turns, for the common tasks of all ranks.
 
-    A task that makes items of the stream before `shard` is the same on all ranks: it has a
-    key, which follows from the stage and the position alone. The position also says whose
-    turn the task is. That rank does it once it comes to it, and posts the outcome to all. Each
-    rank keeps the outcome until it comes to the task itself. So no rank is further ahead of the
-    slowest one than the tasks that the slowest has under way, and the slowest finds all that it
-    needs next made by those ahead of it.
+    A task for items before `shard` is the same on all ranks. Its key follows from the stage and
+    the position alone, and the position decides which rank does it. That rank does the task when
+    it reaches it, and posts the outcome to all. Each rank keeps the outcome until it reaches the
+    task itself. So no rank gets further ahead of the slowest rank than the tasks that the slowest
+    has under way, and the slowest finds all that it needs next made by the ranks ahead of it.
 
-    A rank that leaves has posted all that it made, and the others make the rest in its place. A
-    rank that is lost is an error at its next task.
+    A rank that leaves has posted all of its outcomes, and the others do the rest in its place. If
+    a rank is lost, its next task raises an error.
 
     Each flow through the pipeline is an opening: all ranks begin it at the same position.
     """
@@ -81,11 +80,11 @@ class SharedPool(QueuedPool):
         """Prepare to share.
 
         Args:
-            pools: Of as many threads as drive them, that of each: its own, or the same.
-            handlers: What workers have to do.
-            meeting: Where the ranks meet.
-            chunk_size: Items of a task.
-            timeout: Seconds after which a rank that is waited for, and silent, is lost.
+            pools: The pool of each thread that drives one; several threads may share a pool.
+            handlers: The handlers of tasks.
+            meeting: The meeting of the ranks.
+            chunk_size: Items per task.
+            timeout: Seconds of silence after which an awaited rank is lost.
         """
         inner = pools[0]
         super().__init__(len(pools), inner.buffer_size, None)
@@ -165,14 +164,14 @@ class SharedPool(QueuedPool):
         return pending
 
     def _maker(self, key: bytes) -> int:
-        """The rank whose turn a task is: that of the next one, if it has left."""
+        """Return the rank whose turn a task is; if that rank has left, the next one."""
         assert self._link is not None
         size, turn = self._link.size, self._turns[key]
         ranks = ((turn + more) % size for more in range(size))
         return next(rank for rank in ranks if self._left.get(rank) != "")
 
     def _make_or_fail(self, key: bytes) -> None:
-        """Have a task done that is asked for, if this rank is to; or fail, if it never will be."""
+        """Do a requested task if it is this rank's turn, or fail if no rank will do it."""
         link = self._link
         if link is None:
             return
@@ -198,7 +197,7 @@ class SharedPool(QueuedPool):
         pending.outcome = found
 
     def _take(self, key: bytes, link: Link) -> bool:
-        """Let go of the outcome of a task, if it is there."""
+        """Drop the outcome of a task; return whether there was one."""
         found = self._have.get(key) if link is self._link else None
         if not found:
             return False
@@ -227,7 +226,7 @@ class SharedPool(QueuedPool):
         return None
 
     def _look_after(self, key: bytes | None) -> None:
-        """Note that a rank is lost which is waited for, and of which nothing is heard."""
+        """Note that an awaited rank is lost, if it is silent."""
         with self._lock:
             link = self._link
             if link is None or key not in self._asked:
@@ -248,9 +247,9 @@ class SharedPool(QueuedPool):
         self._make_awaited()
 
     def _make_awaited(self) -> None:
-        """See to the task that is waited for, if the rank that was to make it is gone.
+        """Have the awaited task done if the rank whose turn it was is gone.
 
-        Others were perhaps asked for by nobody but those who are leaving.
+        Other tasks may have been requested only by ranks that are leaving.
         """
         with self._lock:
             pending = self._awaited
@@ -330,7 +329,7 @@ class SharedPool(QueuedPool):
 
 
 def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:
-    """Have a pool do a task. `TaskLost` if its workers were stopped before it was done."""
+    """Have a pool do a task; raise `TaskLost` if its workers were stopped before it was done."""
     try:
         if job.careful:
             pending = pool.submit_carefully(job.handler, job.payload, job.size, *job.careful)
@@ -347,7 +346,7 @@ def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:
 
 
 def _numbers(position: Any) -> list[int]:
-    """All ints of a position: their sum grows by the items that are passed."""
+    """Return all ints of a position; their sum grows by the number of items passed."""
     if isinstance(position, tuple):
         return [number for part in position for number in _numbers(part)]
     return [position] if type(position) is int else []

@@ -1,4 +1,4 @@
-"""Sockets between processes that know a secret: both prove it before anything is sent."""
+"""Sockets between processes that share a secret; both prove it before any other message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 1 << 24  # bytes of a message
 
 
 def prove(sock: socket.socket, secret: bytes, *, calls: bool) -> None:
-    """Have both sides prove that they know the secret; each signs what the other has drawn.
+    """Have both sides prove that they know the secret: each signs a challenge of the other.
 
     Raises:
         PipelineError: The other side doesn't know it, or isn't one of ours.
@@ -36,7 +36,7 @@ def _signed(secret: bytes, who: bytes, drawn: bytes, answered: bytes) -> bytes:
 
 
 def read_exactly(sock: socket.socket, count: int) -> bytes:
-    """Read so many bytes; a ConnectionError if there are fewer."""
+    """Read `count` bytes; raise a ConnectionError if there are fewer."""
     found = bytearray()
     while len(found) < count:
         part = sock.recv(count - len(found))
@@ -47,13 +47,13 @@ def read_exactly(sock: socket.socket, count: int) -> bytes:
 
 
 def send_json(sock: socket.socket, content: Any) -> None:
-    """Send something that JSON has."""
+    """Send a value that JSON can represent."""
     data = json.dumps(content).encode()
     sock.sendall(_SIZE.pack(len(data)) + data)
 
 
 def read_json(sock: socket.socket) -> Any:
-    """Read what `send_json` has sent."""
+    """Read a value sent by `send_json`."""
     (size,) = _SIZE.unpack(read_exactly(sock, _SIZE.size))
     if size > _MOST:
         raise ConnectionError(f"a message of {size:,} bytes")

@@ -25,7 +25,7 @@ class Point(NamedTuple):
 def meeting_point(reports: Sequence[Report]) -> Point | None:
     """Return the point at which all ranks with a position can continue.
 
-    It comes after the last common agreement, at the step of the rank that is furthest behind. None
+    It comes after the last common agreement, at the step of the slowest rank. None
     if there is no common agreement.
     """
     pasts = [dict(report.past) for report in reports if report.has_place]
