@@ -154,7 +154,7 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
     if apart:
         raise StateMismatch(
             f"reshard: {apart[0]!r} after {pair.name} counts or holds items of one rank; "
-            "put it before {pair.name}, or use lanes"
+            f"put it before {pair.name}, or use lanes"
         )
     _check_agreement(states)
     if not pair.changed:
