@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import lazyckpt as lz
 from tests.dialect import IN_DOCSTRINGS, PHRASES, dialect, prose
 from tests.pages import NOTEBOOKS, README
 
+NAME = re.compile(r"\{[a-z_][a-z_.0-9]*(?:![rs])?\}")
 PACKAGE = Path(lz.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PAGES = [README, *sorted(NOTEBOOKS.rglob("*.md")), *sorted(NOTEBOOKS.glob("*.ipynb"))]
@@ -45,6 +47,25 @@ def docstrings(module: Path) -> Iterator[str]:
 def test_a_docstring_is_written_as_people_speak(module: Path) -> None:
     text = "\n\n".join(docstrings(module))
     assert [*dialect(text, PHRASES | IN_DOCSTRINGS)] == []
+
+
+def unfilled(module: str) -> Iterator[str]:
+    """Texts, except docstrings, with a name in braces: of an f-string that isn't one."""
+    tree = ast.parse(module)
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    texts = [node.value for node in nodes if id(node) not in bare and isinstance(node.value, str)]
+    yield from filter(NAME.search, texts)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))
+def test_each_name_in_braces_is_filled_in(module: Path) -> None:
+    assert [*unfilled(module.read_text("utf-8"))] == []
+
+
+def test_a_name_in_braces_is_noticed() -> None:
+    assert [*unfilled('f(f"{name} of", f" {size}")')] == []
+    assert [*unfilled('f(f"{name}" " of {size}")')] == [" of {size}"]
 
 
 @pytest.mark.parametrize(
