@@ -186,7 +186,8 @@ class Lookahead:
 
     def close(self) -> None:
         """Drop all tasks; no more are submitted."""
-        self._pool.drop(each for _, each in self._queue if isinstance(each, PendingTask))
+        # A list: an interrupt in a generator's destructor, which not all pools read, would be lost.
+        self._pool.drop([each for _, each in self._queue if isinstance(each, PendingTask)])
         self.abandon()
         self._is_over = True
 

@@ -184,7 +184,7 @@ def hangs() -> None:
     """Stop the keeper, for longer than its ranks wait."""
     (pid,) = keepers()
     os.kill(pid, signal.SIGSTOP)
-    threading.Timer(10, os.kill, (pid, signal.SIGCONT)).start()
+    threading.Timer(30, os.kill, (pid, signal.SIGCONT)).start()
 
 
 def keepers() -> list[int]:
@@ -198,7 +198,7 @@ def keepers() -> list[int]:
 @pytest.mark.parametrize("fails", [ended, hangs])
 def test_a_keeper_that_dies_or_hangs_is_told(cluster: Cluster, fails: Callable[[], None]) -> None:
     def work(rank: int) -> Any:
-        executor = shared("dies", timeout=5)
+        executor = shared("dies", timeout=15)
         with lz.run(dealt(packed(count=3_000), 2, rank), executor=executor) as run:
             items = made(run, 2)
             if rank == 0:
