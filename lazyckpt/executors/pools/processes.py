@@ -326,8 +326,8 @@ class ProcessPool(WorkerPool):
             text = f"{name} {end} {when}"
         self.losses += 1
         worker.note_lost(kind(lost))
-        under_way = (each for each in worker.pending_tasks.values() if each.made is not None)
-        self.lost_at = next(under_way, None)
+        under_way = [each for each in worker.pending_tasks.values() if each.made is not None]
+        self.lost_at = under_way[0] if under_way else None
         self.stop()
         say_alive()
         return kind(text)
