@@ -343,7 +343,16 @@ def _is_large(members: Uint64Array) -> bool:
 
 def open_content(path: str, compression: str | Zstd, folder: str) -> Content:
     """Return a reader of a file for its compression; `folder` is where seek points are kept."""
-    kind = infer_compression(path) if compression == "infer" else compression
+    return content_of(compression_of(path, compression), folder)
+
+
+def compression_of(path: str, compression: str | Zstd) -> str | Zstd:
+    """Return the compression of a file: as given, or inferred from its suffix."""
+    return infer_compression(path) if compression == "infer" else compression
+
+
+def content_of(kind: str | Zstd, folder: str) -> Content:
+    """Return the reader of files with a compression."""
     return _plain if kind == "none" else _compressed(kind, folder)
 
 

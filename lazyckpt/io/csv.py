@@ -207,7 +207,7 @@ class CsvRows(Records[dict[str, str]]):
             return []
         if (end := int(entries[0])) > self.options.max_record_bytes:
             raise RecordError(f"{file.path}: its header has {end:,} bytes")
-        content = self._content(file).read_ranges(file, [(0, end)])[0]
+        content = self._content(number).read_ranges(file, [(0, end)])[0]
         content = content.removeprefix(_BOM) if self.scan.has_bom else content
         with decoding(file):
             lines = io.StringIO(content.decode(self._encoding), newline="")

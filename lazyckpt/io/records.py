@@ -15,11 +15,11 @@ from lazyckpt.core.checks import boolean, checked, positive
 from lazyckpt.errors import PipelineError, SourceChanged, StorageError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import Uint64Array, cache_folder
-from lazyckpt.io.content import Content, compression_check, open_content
+from lazyckpt.io.content import Content, compression_check, compression_of, content_of
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.index import Index, Scan
 from lazyckpt.io.rows import Rows
-from lazyckpt.io.storage import File, storage_of
+from lazyckpt.io.storage import storage_of
 
 T = TypeVar("T", covariant=True)
 
@@ -93,6 +93,8 @@ class Records(Rows[T]):
             executor=options.executor,
             progress=options.progress,
         )
+        # Inferred once: for rows at random over many files it takes a tenth of each.
+        self._kinds = [compression_of(file.path, options.compression) for file in files]
         super().__init__(
             self.reader, files, self.row_index.counts.tolist(), {**arguments, **options.given}
         )
@@ -117,12 +119,12 @@ class Records(Rows[T]):
         if len(records) == 1:
             return [self.read_row(number, records[0])]
         file, spans = self.files[number], self._checked_spans(number, records)
-        found = self._content(file).read_ranges(file, spans)
+        found = self._content(number).read_ranges(file, spans)
         return [self._decoded(number, *each) for each in zip(records, found, strict=True)]
 
     def read_row(self, number: int, record: int) -> T:
         file, span = self.files[number], self._checked_span(number, record)
-        (content,) = self._content(file).read_ranges(file, (span,))
+        (content,) = self._content(number).read_ranges(file, (span,))
         return self._decoded(number, record, content)
 
     def read_block(self, number: int, record: int, budget: int) -> list[T]:
@@ -144,7 +146,7 @@ class Records(Rows[T]):
             first = self._consecutive(number, records[:half])
             return first + self._consecutive(number, records[half:])
         file = self.files[number]
-        (content,) = self._content(file).read_ranges(file, [(start, stop)])
+        (content,) = self._content(number).read_ranges(file, [(start, stop)])
         return self.decode_all(content, bounds - bounds[0])
 
     def span(self, number: int, record: int) -> tuple[int, int]:
@@ -163,7 +165,7 @@ class Records(Rows[T]):
     def _first_rows(self, number: int) -> NDArray[np.int64]:
         """Return the first row of each block of a file."""
         file = self.files[number]
-        begins = self._content(file).block_begins(file)
+        begins = self._content(number).block_begins(file)
         if len(begins) < 2:
             return np.zeros(1, np.int64)
         rows = self.row_index.entries(number)[:-1]
@@ -199,8 +201,8 @@ class Records(Rows[T]):
         except Exception as error:
             raise self.error(number, record, error) from error
 
-    def _content(self, file: File) -> Content:
-        return open_content(file.path, self.options.compression, self.row_index.folder)
+    def _content(self, number: int) -> Content:
+        return content_of(self._kinds[number], self.row_index.folder)
 
 
 class _WholeFiles(Rows[dict[str, Any]]):

@@ -45,6 +45,9 @@ class File:
     digest: str = field(default="", compare=False)
     cache: RangeCache | None = field(default=None, compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        return hash(self.path)  # a string's is kept; a tuple's would be computed per row
+
     def record_origin(self, number: int) -> RowOrigin:
         """Return the origin of a record whose range of bytes is unknown."""
         return RowOrigin(self.path, number, 0, self.size)

@@ -39,7 +39,7 @@ CASES: dict[str, list[Case | Contest]] = {
     "W8": [scaling],
     "W9": [],
     "W10": [pairs.w10],
-    "W11": [],
+    "W11": [pairs.w11],
     "W12": [],
     "shuffles": [shuffles],
     "items": [items],

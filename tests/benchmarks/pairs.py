@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from contestants import by_hand, of_lazyckpt
@@ -16,6 +19,7 @@ import lazyckpt as lz
 ARRAYS = 2_000
 HEAVY = 1_000
 PACKED = 50_000
+ROWS = 20_000
 
 
 def pair(name: str, what: str, n: int, bound: float) -> Case:
@@ -59,6 +63,29 @@ def w10(rounds: int) -> Iterator[Row]:
         ours, theirs = (partial(spent, alone | lz.shard(num_shards=n, index=0)) for n in (64, 1))
         what = f"{kind} of tokens, packed for 64 ranks by one of them / for one"
         yield compared("W10", what, ours, theirs, rounds, PACKED)
+
+
+def w11(rounds: int) -> Iterator[Row]:
+    with TemporaryDirectory() as folder:
+        many, few = (partial(looked_up, scattered(Path(folder), files)) for files in (1_000, 50))
+        yield compared(
+            "W11", "rows at random, of 1,000 files / of 50", many, few, rounds, ROWS, 1.5
+        )
+
+
+def scattered(folder: Path, files: int) -> lz.io.Rows[str]:
+    """The rows of some files, the same number of rows in all."""
+    place = folder / str(files)
+    place.mkdir()
+    for number in range(files):
+        (place / f"{number:04}.txt").write_text(f"{number:0100}\n" * (1_000_000 // files))
+    return lz.io.read_text(str(place / "*.txt"), index_dir=place)
+
+
+def looked_up(rows: lz.io.Rows[str]) -> None:
+    numbers = random.Random(0)
+    for _ in range(ROWS):
+        rows[numbers.randrange(len(rows))]
 
 
 def first_items(rounds: int) -> Iterator[Row]:

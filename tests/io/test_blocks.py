@@ -63,7 +63,7 @@ def test_a_local_shuffle_decompresses_each_block_once(
     assert blocks > 10
     size = max(len(content) // blocks, BLOCK) * 2
     for stage in (lz.map(str), lz.batch(64)):
-        monkeypatch.setattr(rows._content(rows.files[0]).pieces, "most", size * 4 * 2)
+        monkeypatch.setattr(rows._content(0).pieces, "most", size * 4 * 2)
         made.clear()
         mixed = list(rows | lz.local_shuffle(4, seed=1) | stage)
         flat = mixed if isinstance(mixed[0], str) else [row for some in mixed for row in some]

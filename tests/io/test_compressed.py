@@ -90,7 +90,7 @@ def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     contents = b"".join(zstd.compress(b"%09d\n" % n) for n in range(50))
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
-    content = rows._content(rows.files[0])
+    content = rows._content(0)
     assert isinstance(content, content_module.BlockCompressedFile)
     assert sum(piece.size for piece in content.pieces.values()) <= 100
 

@@ -120,7 +120,7 @@ def test_a_large_member_that_changes_is_named() -> None:
 def test_a_fork_reads_what_a_thread_is_reading() -> None:
     rows = lz.io.read_text(written([large()], ".txt.gz"))
     assert rows[3] == LINES[3]
-    content = rows._content(rows.files[0])
+    content = rows._content(0)
     assert isinstance(content, content_module.Gzip)
     (reader,) = content.readers.values()
     is_reading, may_end = threading.Event(), threading.Event()
