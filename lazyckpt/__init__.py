@@ -15,7 +15,7 @@ Each module imports only from those before it:
 - core: stages, user_state, show, frames, content, registry, ranks, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
-- state: codec, mismatch, state, obstacles, rebase, walk, algebra, reshard, resume_cost
+- state: codec, words, mismatch, state, obstacles, rebase, walk, algebra, reshard, resume_cost
 - timers
 - executors: plan, ipc, pools
 - stats, cursor, epochs, delivery, run, tickets, tracking

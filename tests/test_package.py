@@ -42,6 +42,7 @@ ROOMS = [
     ["failures.watching"],
     ["failures.skipping"],
     ["state.codec"],
+    ["state.words"],
     ["state.mismatch"],
     ["state.state"],
     ["state.obstacles"],

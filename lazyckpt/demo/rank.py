@@ -1,14 +1,17 @@
-"""One rank of the demo: `python -m lazyckpt.demo.rank`, with its task on stdin."""
+"""One rank of the demo: `python -m lazyckpt.demo.rank SHARE`, a file of JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
 import sys
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
+from pathlib import Path
 from threading import Lock
 
 import lazyckpt as lz
@@ -31,6 +34,7 @@ class Share:
         size: The number of ranks.
         steps: The number of batches.
         state: The state to start from, of any number of ranks; None to start at the first line.
+        killed_at: The step after which it kills itself, with no warning; 0 for never.
         place: The address, port and secret with which the ranks meet.
     """
 
@@ -39,6 +43,7 @@ class Share:
     size: int
     steps: int
     state: str | None = None
+    killed_at: int = 0
     place: tuple[str, int, str] = ("", 0, "")
 
     @property
@@ -85,8 +90,8 @@ def batches(
 
 
 def main() -> None:
-    """Run the task given on stdin, and report each step on stdout."""
-    share = Share.from_json(sys.stdin.readline())
+    """Do the share in a file, and report each step on stdout."""
+    share = Share.from_json(Path(sys.argv[1]).read_text())
     host, port, secret = share.place
     meeting = SocketMeeting(host, port, bytes.fromhex(secret), share.rank, share.size, 30.0)
     executor = shared(lz.threads, lz.threads(2), meeting, {"chunk_size": 32, "timeout": 30.0})
@@ -97,9 +102,10 @@ def main() -> None:
                 if step % SAVES == 0:
                     print("state", run.state.to_json())
                 print("calls", _Calls.number, flush=True)
+                if step == share.killed_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
     except RankMissing as error:
-        print("lost", error)
-    print("end", flush=True)
+        print("lost", error, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,93 +3,58 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import secrets
-import subprocess
-import sys
+import tempfile
 from collections.abc import Sequence
-from threading import Thread
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic
 
-import lazyckpt
+import lazyckpt as lz
 from lazyckpt.core.checks import plural
+from lazyckpt.demo.child import Child, ChildFailed
 from lazyckpt.demo.data import library, users
 from lazyckpt.demo.rank import ROWS, SAVES, Share, batches
 from lazyckpt.demo.screen import Screen
 from lazyckpt.demo.training import BUFFER, Job
-from lazyckpt.demo.trial import ChildFailed
 from lazyckpt.executors.sharing.meeting import MeetingPlace
 
-_SILENCE = 60.0  # seconds without a step, after which ranks count as stuck
+_PATIENCE = 60.0  # seconds in which all ranks have to start
 
 
-class Rank:
-    """A process that is one rank, and its reports.
+@dataclass
+class Report:
+    """The output of one rank.
 
     Attributes:
-        rows: The digests of its rows, in order.
         states: Its states, by the number of steps before them.
+        rows: The digests of its rows, in order.
         calls: The number of lines that it has computed.
         lost: Its message after it lost a different rank.
-        has_ended: True if it ended by itself.
     """
 
-    def __init__(self, share: Share) -> None:
-        self.number = share.rank
-        self.rows: list[str] = []
-        self.states: dict[int, str] = {}
-        self.calls, self.lost, self.has_ended = 0, "", False
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "lazyckpt.demo.rank"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C reaches only this process
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-        )
-        assert self.process.stdin is not None
-        self.process.stdin.write(share.to_json() + "\n")
-        self.process.stdin.close()
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
+    states: dict[int, str]
+    rows: list[str] = field(default_factory=list)
+    calls: int = 0
+    lost: str = ""
 
     @property
     def steps(self) -> int:
         return len(self.rows) // ROWS
 
-    @property
-    def is_running(self) -> bool:
-        return self._reader.is_alive()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if not line.endswith("\n"):  # it was killed while writing
-                return
-            word, _, rest = line.strip().partition(" ")
-            match word:
-                case "rows":
-                    self.rows += rest.split()
-                case "state":
-                    self.states[self.steps] = rest
-                case "calls":
-                    self.calls = int(rest)
-                case "lost":
-                    self.lost = rest
-                case "end":
-                    self.has_ended = True
-
-    def join(self, seconds: float) -> None:
-        """Wait until it ends."""
-        self._reader.join(seconds)
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+    def note(self, word: str, values: Sequence[str]) -> None:
+        """Note a line of its output."""
+        match word:
+            case "rows":
+                self.rows += values
+            case "state":
+                self.states[self.steps] = " ".join(values)
+            case "calls":
+                self.calls = int(values[0])
+            case "lost":
+                self.lost = " ".join(values)
 
 
 def demo_of_ranks(
@@ -97,7 +62,7 @@ def demo_of_ranks(
 ) -> int:
     """Run the demo; return 0 if the rows equal those of a single rank, else 1."""
     begun, fewer = monotonic(), size - 1
-    screen.line(f"lazyckpt {lazyckpt.__version__}: kill one of {size} ranks, resume on {fewer}\n")
+    screen.line(f"lazyckpt {lz.__version__}: kill one of {size} ranks, resume on {fewer}\n")
     text = library(screen.line) if data is None else users(data)
     job = Job.of(text, lines, seed)
     steps = min(lines, job.lines * job.epochs) // (2 * size * ROWS)
@@ -105,12 +70,10 @@ def demo_of_ranks(
         raise ChildFailed(f"too few lines for {size} ranks; pass more --lines")
     screen.line(f"{Share(job, 0, size, steps).pipeline!r}\n")
     screen.line(f"{size} ranks: one of them computes each line, and sends it to all")
-    first = _together(screen, job, size, steps, None, random.randrange(size))
-    saved = max(set.intersection(*({*each.states} for each in first)))
+    with tempfile.TemporaryDirectory(prefix="lazyckpt-") as folder:
+        first, second, saved = _both(screen, Path(folder), Share(job, 0, size, steps))
     states = {each.states[saved] for each in first}
     state = states.pop()
-    screen.line(f"{plural(fewer, 'rank')}, from the state saved after step {saved}")
-    second = _together(screen, job, fewer, steps, state, None)
     parts = [_dealt(first, saved), _dealt(second, steps)]
     alone = [_alone(job, None, len(parts[0])), _alone(job, state, len(parts[1]))]
     rows = [
@@ -131,51 +94,55 @@ def demo_of_ranks(
     return 0
 
 
-def _together(
-    screen: Screen, job: Job, size: int, steps: int, state: str | None, victim: int | None
-) -> list[Rank]:
-    """Run all ranks to their end, and kill one of them if `victim` is set."""
+def _both(screen: Screen, folder: Path, share: Share) -> tuple[list[Report], list[Report], int]:
+    """Run all ranks until one is killed, and the others from the last state of all, so far."""
+    first = _together(screen, folder, share, random.randrange(share.size))
+    saved = max(set.intersection(*({*each.states} for each in first)))
+    fewer = replace(share, size=share.size - 1, state=first[0].states[saved])
+    screen.line(f"{plural(fewer.size, 'rank')}, from the state saved after step {saved}")
+    return first, _together(screen, folder, fewer, None), saved
+
+
+def _together(screen: Screen, folder: Path, share: Share, victim: int | None) -> list[Report]:
+    """Run all ranks to their end; one of them is killed if `victim` is set."""
     secret = secrets.token_bytes()
-    place = MeetingPlace("127.0.0.1", secret, size, _SILENCE)
-    found: list[Rank] = []
-    try:
-        for rank in range(size):
-            at = "127.0.0.1", place.port, secret.hex()
-            found.append(Rank(Share(job, rank, size, steps, state, at)))
-        _watch(screen, found, victim, random.randint(SAVES + 1, max(SAVES + 1, steps * 3 // 4)))
-    finally:
-        place.close()
-        for each in found:
-            each.end()
-    for each in found:
-        if not each.has_ended and each.number != victim:
-            raise ChildFailed(f"rank {each.number} failed, exit status {each.process.returncode}")
-        if each.lost:
-            screen.line(f"  step {each.steps:,}   rank {each.number}: {each.lost}")
+    place = MeetingPlace("127.0.0.1", secret, share.size, _PATIENCE)
+    share = replace(share, place=("127.0.0.1", place.port, secret.hex()))
+    found = []
+    with ExitStack() as stack:
+        stack.callback(place.close)
+        ranks = []
+        for rank in range(share.size):
+            killed_at = _moment(share.steps) if rank == victim else 0
+            told = folder / f"rank{rank}.json"
+            told.write_text(replace(share, rank=rank, killed_at=killed_at).to_json())
+            child = Child(["-m", "lazyckpt.demo.rank", str(told)], told.with_suffix(".errors"))
+            child.killed = rank == victim
+            ranks.append(stack.enter_context(child))
+        for child in ranks:
+            first = share.state or lz.init(share.pipeline).to_json()
+            found.append(Report({0: first}))
+            for word, *values in child.words():
+                found[-1].note(word, values)
+                screen.status(f"  step {found[-1].steps:,}")
+            child.ended()
+    if victim is not None:
+        screen.line(f"  step {found[victim].steps:,}   rank {victim} is killed")
+    for rank, report in enumerate(found):
+        if report.lost:
+            screen.line(f"  step {report.steps:,}   rank {rank}: {report.lost}")
     if victim is None:
-        screen.line(f"  step {steps:,}   done")
+        screen.line(f"  step {share.steps:,}   done")
     screen.line()
     return found
 
 
-def _watch(screen: Screen, found: list[Rank], victim: int | None, moment: int) -> None:
-    """Wait until all ranks have ended; kill one at a step."""
-    last, done = monotonic(), -1
-    while running := [each for each in found if each.is_running]:
-        slowest = min(each.steps for each in running)
-        if slowest > done:
-            last, done = monotonic(), slowest
-        elif monotonic() - last > _SILENCE:
-            raise ChildFailed(f"the ranks made no step in {_SILENCE:.0f} s")
-        screen.status(f"  step {done:,}")
-        if victim is not None and found[victim].steps >= moment:
-            found[victim].process.kill()
-            screen.line(f"  step {found[victim].steps:,}   rank {victim} is killed")
-            victim = None
-        running[0].join(0.01)
+def _moment(steps: int) -> int:
+    """Draw the step after which a rank is killed: after a save, and some steps before the end."""
+    return random.randint(2 * SAVES, max(2 * SAVES, steps * 3 // 4))
 
 
-def _dealt(found: list[Rank], steps: int) -> list[str]:
+def _dealt(found: list[Report], steps: int) -> list[str]:
     """Return the rows of all ranks as one stream, in the order in which `shard` has dealt them."""
     turns = zip(*(each.rows[: steps * ROWS] for each in found), strict=True)
     return [row for turn in turns for row in turn]

@@ -11,12 +11,12 @@ from time import monotonic
 
 import lazyckpt
 from lazyckpt.core.checks import plural
+from lazyckpt.demo.child import ChildFailed
 from lazyckpt.demo.data import BadData, Text, library, users
 from lazyckpt.demo.ranks import demo_of_ranks
 from lazyckpt.demo.screen import Screen
 from lazyckpt.demo.training import Job, pipeline_of
 from lazyckpt.demo.trial import (
-    ChildFailed,
     Event,
     Killed,
     Learned,

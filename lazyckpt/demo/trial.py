@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
 from time import monotonic
 
+from lazyckpt.demo.child import Child, ChildFailed
 from lazyckpt.demo.training import Checkpoint, Job
 
 PROGRAM = ["-m", "lazyckpt.demo"]
 ATTEMPTS = 10
-_SILENCE = 300.0  # seconds without output after which a child counts as stuck
 _WITHIN = 0.7  # share of a run's time in which all kills happen
-
-
-class ChildFailed(Exception):
-    """The training run ended, but neither by itself nor by a kill."""
 
 
 @dataclass(frozen=True)
@@ -77,78 +68,6 @@ class Trial:
         self.state = max(self.state, at.state.to_json(), key=len)
 
 
-class Child:
-    """A training process and its output; it ends when the block is left."""
-
-    def __init__(self, job: Job, checkpoint: Path) -> None:
-        told = checkpoint.with_suffix(".json")
-        told.write_text(job.to_json())
-        self._errors = checkpoint.with_suffix(".errors").open("w+b")
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", *PROGRAM, str(told), str(checkpoint)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C reaches only this process
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-        )
-        self._words: SimpleQueue[list[str]] = SimpleQueue()
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
-        self.moment: float | None = None  # the time at which to kill it
-        self.killed = False
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.endswith(b"\n"):
-                self._words.put(line.decode().split())
-        self._words.put([])
-
-    def words(self) -> Iterator[list[str]]:
-        """Yield the child's output, line by line, to its end; kill the child at `moment`."""
-        while True:
-            left = _SILENCE if self.moment is None else self.moment - monotonic()
-            try:
-                words = self._words.get(timeout=max(0.0, left))
-            except Empty:
-                if self.moment is None:
-                    raise ChildFailed(f"the training was silent for {_SILENCE:.0f} s") from None
-                self._kill()
-                continue
-            if not words:
-                return
-            yield words
-            if self.moment is not None and monotonic() >= self.moment:
-                self._kill()
-
-    def _kill(self) -> None:
-        self.process.kill()
-        self.moment, self.killed = None, True
-
-    def ended(self) -> bool:
-        """Return True if it ended by itself, False if it was killed."""
-        status = self.process.wait(timeout=_SILENCE)
-        if status == 0:
-            return True
-        if self.killed and (status < 0 or os.name == "nt"):
-            return False
-        self._errors.seek(0)
-        text = self._errors.read().decode(errors="replace").strip()
-        raise ChildFailed(f"the training failed with exit status {status}\n{text}".strip())
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.process.kill()
-        self.process.wait(timeout=_SILENCE)
-        self._reader.join(timeout=_SILENCE)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self._errors.close()
-
-
 def alone(job: Job, work: Path, tell: Tell) -> Trial:
     """Run the training uninterrupted."""
     path = work / "alone.npz"
@@ -191,7 +110,9 @@ def _live(trial: Trial, job: Job, path: Path, seconds: float | None, tell: Tell)
     batch = 0
     saving = False
     begun = monotonic()
-    with Child(job, path) as child:
+    told = path.with_suffix(".json")
+    told.write_text(job.to_json())
+    with Child([*PROGRAM, str(told), str(path)], path.with_suffix(".errors")) as child:
         for word, *values in child.words():
             match word:
                 case "start":

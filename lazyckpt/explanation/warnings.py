@@ -11,6 +11,7 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import registry
+from lazyckpt.executors.plan.segments import dealt
 
 _LONG = 1 << 40  # items: more than any stage's `n`
 _MOST = 3  # stages that a warning names
@@ -133,18 +134,18 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                     f"has no random access, and {call!r} comes after it; put {call.name} where "
                     "there still is random access, such as directly after a source of files"
                 )
+            elif dealt(chain) == len(before):
+                pass  # with workers too, each rank computes only its own items
             elif behind := list(dropwhile(lambda pair: not _ends_random_access(pair[1]), before)):
-                (last, made), *others = behind
+                (last, _), *others = behind
                 passes = last.name == "mix" and all(starmap(_passes_over, others))
-                passes = passes and all(each.skip is not None for each in made.children)
-                if not passes or any(each.name != "repeat" for each, _ in others):
-                    yield (
-                        f"{'with workers, ' if passes else ''}every rank reads all items before "
-                        f"{_short(last)}, including the items of other ranks: there is no random "
-                        f"access after it, and {call!r} comes after it; put {call.name} before it "
-                        f"(the documentation of {last.name} says whether ranks then still share "
-                        "one state)"
-                    )
+                yield (
+                    f"{'with workers, ' if passes else ''}every rank reads all items before "
+                    f"{_short(last)}, including the items of other ranks: there is no random "
+                    f"access after it, and {call!r} comes after it; put {call.name} before it "
+                    f"(the documentation of {last.name} says whether ranks then still share "
+                    "one state)"
+                )
         before.append((call, machine))
 
 

@@ -20,11 +20,12 @@ from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.marks import with_marks
 from lazyckpt.failures.notes import annotated
 from lazyckpt.failures.skipping import without_failures
-from lazyckpt.state.codec import Rebased, layers, moved
+from lazyckpt.state.codec import Rebased, layers
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state, epochs_between
 from lazyckpt.state.walk import Flowing, Walk
+from lazyckpt.state.words import moved
 
 
 def init(pipeline: Chain, *, epoch: int = 0) -> State:

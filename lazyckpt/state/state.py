@@ -32,12 +32,12 @@ from lazyckpt.state.codec import (
     is_whole,
     joined,
     layers,
-    own_places,
     parsed,
     passes,
     places,
     shown,
 )
+from lazyckpt.state.words import own_places
 
 _FORMAT = str(FORMAT)
 _NONE_SKIPPED = Skipped()

@@ -113,7 +113,7 @@ def _split(chain: Chain) -> list[Segment]:
         segments, end = [Segment("local", calls[:seekable])], seekable
     else:
         first, *others = calls
-        is_unmade = has_access if (dealt := _dealt(chain)) else is_chosen
+        is_unmade = has_access if (count := dealt(chain)) else is_chosen
         halves = _halves(first, is_unmade)
         first, made = next(halves), list(halves)
         joined = first.chains if first.combinator.is_source else ()
@@ -123,7 +123,7 @@ def _split(chain: Chain) -> list[Segment]:
         )
         has_work = any(not each.is_local for part in parts for each in part)
         segments, end = [Segment("local", (first,), parts if has_work else ())], 1
-        calls = (first, *others[:dealt], *made, *others[dealt:])
+        calls = (first, *others[:count], *made, *others[count:])
     for call in itertools.chain.from_iterable(map(_halves, calls[end:])):
         is_pointwise = call.combinator.pointwise and takes_time((call,))
         kind: Literal["items", "local"] = "items" if is_pointwise else "local"
@@ -135,7 +135,7 @@ def _split(chain: Chain) -> list[Segment]:
     return segments
 
 
-def _dealt(chain: Chain) -> int:
+def dealt(chain: Chain) -> int:
     """Count the stages after a mixture up to the `shard` that deals it; 0 if there is none.
 
     Without workers, the mixture computes no items of other ranks there either.
