@@ -13,8 +13,7 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import is_raised_here
 from lazyckpt.core.flow import WALKS, Chunks, Flow, Position, put_back
 from lazyckpt.core.iterators import make_ticks, remaining
-from lazyckpt.core.machine import entered
-from lazyckpt.core.ranks import finest
+from lazyckpt.core.machine import entered, finest
 from lazyckpt.cursor import Execution, Mark, MarkTimer, prepared
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor

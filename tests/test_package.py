@@ -22,8 +22,9 @@ TESTS = Path(__file__).parent
 ROOMS = [
     ["core.secrets", "core.iterators"],
     ["errors"],
-    ["core.sizes", "core.cached_property", "core.frozen", "core.pictured"],
+    ["core.sizes", "core.pictured"],
     ["core.checks"],
+    ["core.values"],
     ["core.prng"],
     ["core.flow"],
     ["core.machine"],
@@ -32,7 +33,6 @@ ROOMS = [
     ["core.frames"],
     ["core.content"],
     ["core.registry"],
-    ["core.ranks"],
     ["core.call"],
     ["core.define"],
     ["machines", "pictures", "failures.notes"],

@@ -11,8 +11,9 @@ import numpy as np
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.checks import brief
+from lazyckpt.core.content import is_reader
 from lazyckpt.core.flow import BlockStarts, FirstItems, Flow, Position, Table, View, in_blocks
-from lazyckpt.core.frames import Column, frame_columns, is_reader
+from lazyckpt.core.frames import Column, frame_columns
 from lazyckpt.core.iterators import end, index_reached, iterate, remaining
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
