@@ -10,8 +10,7 @@ Each module imports only from those before it:
 
 - core: secrets, iterators
 - errors
-- core: sizes, pictured, checks, values, prng, flow, machine
-- core: views, arrays
+- core: sizes, pictured, checks, values, prng, flow, machine, arrays
 - core: stages, user_state, show, frames, content, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import numpy as np
 import toolz
 
-from lazyckpt.combinators.machines.indexed import by_index, by_row, indexed, looking_up
+from lazyckpt.combinators.machines.random_access import by_index, by_row, indexed, looking_up
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, brief, is_raised_here, optional, short

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.combinators.filter import selected
 from lazyckpt.combinators.machines.key_hash import Key, key_hash
-from lazyckpt.combinators.machines.reordered import Listed, reordered, table_length
+from lazyckpt.combinators.machines.random_access import Listed, reordered, table_length
 from lazyckpt.core.checks import (
     Shown,
     Unfit,
