@@ -194,7 +194,7 @@ def test_a_function_without_a_name_is_warned_of_where_no_worker_gets_it(
     assert text not in warned(pipeline, spawn)
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     assert text in warned(pipeline, spawn)
-    for executor in (lz.processes(2, start_method="fork"), lz.threads(2), None):
+    for executor in (lz.processes(2), lz.threads(2), None):
         assert text not in warned(pipeline, executor)
     assert text not in warned(NUMBERS | lz.map(str), spawn)
 

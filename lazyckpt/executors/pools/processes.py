@@ -26,7 +26,7 @@ from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
 from lazyckpt.executors.ipc.transport import Unwritable, too_many_files
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, pools
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, stop_pools
 from lazyckpt.executors.pools.progress import Patience, Progress, say_alive, shared_cells
 from lazyckpt.executors.pools.served_process import ServedProcess
 from lazyckpt.executors.pools.start_method import choose_start_method, warn_of_threads
@@ -56,6 +56,9 @@ _at_exit: Finalize[Any] | None = None
 def _forget_all() -> None:
     global _at_exit
     _at_exit = None
+    for process in unreaped:
+        if isinstance(process, ServedProcess):
+            process.close()
     unreaped.clear()
 
 
@@ -75,11 +78,9 @@ def _stop_at_exit() -> None:
 
 def _stop_all() -> None:
     try:
-        for pool in list(pools):
-            if pool.ends_at_exit:
-                pool.stop()
+        stop_pools()
     finally:  # also after a Ctrl-C
-        kill_all(unreaped)
+        kill_all(list(unreaped))
 
 
 def _let_go(workers: list[WorkerProcess]) -> None:
@@ -192,7 +193,7 @@ class ProcessPool(WorkerPool):
             message = pending.came.get_nowait()
             found = opened(message)
             if message.number == START_FAILED:
-                self.stop()  # before the error is raised; also workers that have started since
+                self._end_workers()  # before the error is raised; also newer workers
             pending.outcome = found if isinstance(found, Outcome) else Outcome(*found)
         return pending.outcome
 
@@ -219,7 +220,7 @@ class ProcessPool(WorkerPool):
             if worker is not None and pending.generation == self.generation:
                 if worker.is_whole:
                     return worker
-                self.stop()
+                self._end_workers()
             raise TaskLost
 
     def _take_in(self, seconds: float = 0.0, awaited: WorkerProcess | None = None) -> bool:
@@ -244,6 +245,11 @@ class ProcessPool(WorkerPool):
         return pending.is_done
 
     def stop(self) -> None:
+        self._end_workers()
+        while self._shared:
+            self._shared.pop().file.close()
+
+    def _end_workers(self) -> None:
         if self._workers and self._owner != os.getpid():  # forked, before `forget` was called
             self.forget()
             return
@@ -258,7 +264,7 @@ class ProcessPool(WorkerPool):
         with self._lock:
             if len(self._workers) == self.workers and all(each.is_whole for each in self._workers):
                 return
-        self.stop()
+        self._end_workers()
         _stop_at_exit()
         self._owner = os.getpid()
         method = choose_start_method(self._start_method)
@@ -274,7 +280,7 @@ class ProcessPool(WorkerPool):
                 if method == "fork":
                     warn_of_threads()
         except BaseException as error:
-            self.stop()
+            self._end_workers()
             if isinstance(error, OSError) and error.errno == errno.EMFILE:
                 raise too_many_files() from error
             raise
@@ -325,6 +331,6 @@ class ProcessPool(WorkerPool):
         worker.note_lost(kind(lost))
         under_way = [each for each in worker.pending_tasks.values() if each.made is not None]
         self.lost_at = under_way[0] if under_way else None
-        self.stop()
+        self._end_workers()
         say_alive()
         return kind(text)

@@ -7,15 +7,60 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
+from typing import NamedTuple
 
-from lazyckpt.executors.pools.start_server import FORK, NUMBER, SPAWN, command
-
+FORK, SPAWN = b"fs"  # requests
+NUMBER = struct.Struct("=q")
+_SERVER = "lazyckpt.executors.pools.start_server"
+_FLAGS = {
+    "isolated": "I",
+    "ignore_environment": "E",
+    "no_user_site": "s",
+    "no_site": "S",
+    "dont_write_bytecode": "B",
+    "optimize": "O",
+}
 _NULL = os.open(os.devnull, os.O_RDWR)
+
+
+class Files(NamedTuple):
+    """The file descriptors of a worker.
+
+    Attributes:
+        pipe: Socket for tasks and outcomes.
+        status: Socket that tells the consumer of the process, and the worker of the consumer.
+        cells: Memory for the worker's progress.
+        content: Memory with the handlers, see `SharedPickle`.
+        output: Its standard output.
+        errors: Its standard error.
+    """
+
+    pipe: int
+    status: int
+    cells: int
+    content: int
+    output: int
+    errors: int
+
+
+def command(function: str, files: Sequence[int]) -> list[str]:
+    """Return a command that calls a function of the server's module in a new interpreter."""
+    flags = [
+        f"-{letter * getattr(sys.flags, name)}"
+        for name, letter in _FLAGS.items()
+        if getattr(sys.flags, name)
+    ]
+    flags += [f"-W{each}" for each in sys.warnoptions]
+    flags += [f"-X{k}" if v is True else f"-X{k}={v}" for k, v in sys._xoptions.items()]
+    begin = f"import sys; sys.path[:] = {sys.path!r}; from {_SERVER} import {function}"
+    return [sys.executable, *flags, "-c", f"{begin}; {function}({files})"]
 
 
 class _Server:
@@ -54,7 +99,8 @@ if hasattr(os, "register_at_fork"):
 
 
 @atexit.register
-def _stop_server() -> None:
+def stop_server() -> None:
+    """Stop the server of this process, if there is one."""
     while _servers:
         _servers.pop().stop()
 
@@ -148,7 +194,7 @@ def _ask(request: bytes, files: list[int]) -> None:
         try:
             socket.send_fds(_servers[0].control, [request], files)
         except (BrokenPipeError, ConnectionResetError):
-            _stop_server()
+            stop_server()
             _servers.append(_Server())
             socket.send_fds(_servers[0].control, [request], files)
 

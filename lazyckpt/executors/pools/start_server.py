@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
@@ -21,55 +20,11 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from mmap import mmap
-from typing import NamedTuple
 
 from lazyckpt.executors.ipc.serialization import shared_content, shared_surroundings
+from lazyckpt.executors.pools.served_process import FORK, NUMBER, Files, command, stop_server
 from lazyckpt.executors.pools.start_method import count_threads
 from lazyckpt.executors.pools.worker_main import has_threadpoolctl, serve
-
-FORK, SPAWN = b"fs"  # requests
-NUMBER = struct.Struct("=q")
-_FLAGS = {
-    "isolated": "I",
-    "ignore_environment": "E",
-    "no_user_site": "s",
-    "no_site": "S",
-    "dont_write_bytecode": "B",
-    "optimize": "O",
-}
-
-
-class Files(NamedTuple):
-    """The file descriptors of a worker.
-
-    Attributes:
-        pipe: Socket for tasks and outcomes.
-        status: Socket that tells the consumer of the process, and the worker of the consumer.
-        cells: Memory for the worker's progress.
-        content: Memory with the handlers, see `SharedPickle`.
-        output: Its standard output.
-        errors: Its standard error.
-    """
-
-    pipe: int
-    status: int
-    cells: int
-    content: int
-    output: int
-    errors: int
-
-
-def command(function: str, files: Sequence[int]) -> list[str]:
-    """Return a command that calls a function of this module in a new interpreter."""
-    flags = [
-        f"-{letter * getattr(sys.flags, name)}"
-        for name, letter in _FLAGS.items()
-        if getattr(sys.flags, name)
-    ]
-    flags += [f"-W{each}" for each in sys.warnoptions]
-    flags += [f"-X{k}" if v is True else f"-X{k}={v}" for k, v in sys._xoptions.items()]
-    begin = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import {function}"
-    return [sys.executable, *flags, "-c", f"{begin}; {function}({files})"]
 
 
 def start_workers(control: Sequence[int]) -> None:
@@ -83,6 +38,11 @@ def start_workers(control: Sequence[int]) -> None:
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    with requests, woken, waker:
+        _serve_requests(requests, woken)
+
+
+def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
     workers: dict[int, int] = {}  # their status sockets
     can_fork = True
     while True:
@@ -110,9 +70,7 @@ def start_workers(control: Sequence[int]) -> None:
                 if not number:
                     signal.set_wakeup_fd(-1)
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    for each in (requests, woken, waker):
-                        each.close()
-                    _close(workers.values())
+                    _close([requests.detach(), woken.detach(), *workers.values()])
                     _work(files)
             else:
                 number = _spawn(files)
@@ -157,6 +115,7 @@ def _work(files: Files) -> None:
         pipe = socket.socket(fileno=files.pipe)
         content = partial(shared_content, files.content)
         serve(pipe, mmap(files.cells, 0), content, files.status)
+        stop_server()
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from lazyckpt.executors.ipc.serialization import opened, send_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.executors.pools.pool import stop_pools
 from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
 from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import as_failure
@@ -130,9 +131,10 @@ def serve(
         try:
             _send(sender, done, outcome, name)
         except OSError:
-            return
+            break
         done += 1
         del task, outcome  # frees their memory before the next task
+    stop_pools()  # of workers that this one drives
 
 
 def _carefully(

@@ -7,17 +7,15 @@ import signal
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import active_children
 from time import monotonic
 from typing import Any
-from weakref import WeakSet
 
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings, WorkerStart
 
-unreaped: WeakSet[Any] = WeakSet()  # multiprocessing holds processes whose end it hasn't seen
+unreaped: set[Any] = set()  # processes that this one has not seen end
 
 PATIENCE = 0.2  # seconds that a worker has to end by itself, and again after `terminate`
 
@@ -165,7 +163,9 @@ def reap(processes: list[Any], patience: float = PATIENCE) -> None:
     except BaseException:
         kill_all(processes)
         raise
-    active_children()  # also reaps processes whose `join` a Ctrl-C has interrupted
+    for process in list(unreaped):  # also those whose `join` a Ctrl-C has interrupted
+        if not process.is_alive():
+            unreaped.discard(process)
 
 
 def kill_all(processes: Iterable[Any]) -> None:
