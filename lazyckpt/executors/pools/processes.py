@@ -28,7 +28,7 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, stop_pools
 from lazyckpt.executors.pools.progress import Patience, Progress, say_alive, shared_cells
-from lazyckpt.executors.pools.served_process import ServedProcess
+from lazyckpt.executors.pools.served_process import ServedProcess, stop_server
 from lazyckpt.executors.pools.start_method import choose_start_method, warn_of_threads
 from lazyckpt.executors.pools.worker_main import (
     START_FAILED,
@@ -81,6 +81,7 @@ def _stop_all() -> None:
         stop_pools()
     finally:  # also after a Ctrl-C
         kill_all(list(unreaped))
+        stop_server()
 
 
 def _let_go(workers: list[WorkerProcess]) -> None:

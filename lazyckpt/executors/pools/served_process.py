@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import select
 import signal
@@ -98,7 +97,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-@atexit.register
 def stop_server() -> None:
     """Stop the server of this process, if there is one."""
     while _servers:

@@ -8,10 +8,13 @@ import socket
 import sys
 import threading
 import warnings
+from contextlib import suppress
+from pathlib import Path
 
 from lazyckpt.errors import PipelineError
 
-_TASKS = "/proc/self/task"  # on Linux, a folder with an entry per thread
+_TASKS = Path("/proc/self/task")  # on Linux, a folder with an entry per thread
+_JEMALLOC = "jemalloc_bg_thd"  # a thread of pyarrow's allocator, which is prepared for forks
 
 
 def choose_start_method(wanted: str | None) -> str:
@@ -57,4 +60,8 @@ def warn_of_threads() -> None:
 
 def count_threads() -> int:
     """Return the number of threads of this process; on Linux with those of native code."""
-    return max(threading.active_count(), len(os.listdir(_TASKS)) if os.path.isdir(_TASKS) else 0)
+    found = 0
+    for path in _TASKS.glob("*/comm"):
+        with suppress(OSError):  # it has ended
+            found += path.read_text().strip() != _JEMALLOC
+    return max(threading.active_count(), found)

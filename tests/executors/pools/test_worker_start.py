@@ -166,36 +166,50 @@ def test_a_fork_beside_other_threads_is_told_of() -> None:
 
 HELD = """
 import threading
-lock, done = threading.Lock(), threading.Event()
+lock = threading.Lock()
 
 def hold():
     with lock:
-        done.wait()
+        threading.Event().wait()
 
 threading.Thread(target=hold, daemon=True).start()
 
 def use(x):
     return threading.active_count(), lock.acquire(timeout=0)
 """
+USES_HELD = """
+import lazyckpt as lz
+{imports}
+
+def use(x):
+    import held
+    return held.use(x)
+
+with lz.run(lz.source(range(9)) | lz.map({use}), executor=lz.processes(2)) as run:
+    print({{*run}})
+"""
 
 
-@pytest.mark.parametrize("is_imported_here", [True, False])
-def test_a_worker_has_the_threads_of_its_modules(
-    is_imported_here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("imports", "use"), [("import held", "held.use"), ("", "use")])
+def test_a_worker_has_the_threads_of_its_modules(imports: str, use: str, tmp_path: Path) -> None:
     """A fork would have their locks alone."""
-    name = f"held_{is_imported_here}"
+    (tmp_path / "held.py").write_text(HELD)
+    assert script(tmp_path, USES_HELD.format(imports=imports, use=use)) == "{(2, False)}\n"
+
+
+def test_a_module_is_imported_once_for_all_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / f"{name}.py").write_text(HELD)
-
-    def use(x: int) -> Any:
-        return importlib.import_module(name).use(x)
-
-    fn = importlib.import_module(name).use if is_imported_here else use
-    with lz.run(seekable(fn), executor=lz.processes(2)) as run:
-        assert {*run} == {(2, False)}
-    if is_imported_here:
-        sys.modules[name].done.set()
+    (tmp_path / "heavy.py").write_text(
+        "import os\nopen(os.path.join(os.path.dirname(__file__), f'{os.getpid()}'), 'x').close()\n"
+        "def use(x): return x\n"
+    )
+    heavy = importlib.import_module("heavy")
+    for _ in range(2):
+        with lz.run(seekable(heavy.use), executor=lz.processes(2)) as run:
+            assert [*run] == [*range(9)]
+    assert len([*tmp_path.glob("[0-9]*")]) == 2  # here, and in the server
 
 
 def test_a_daemonic_process_has_workers() -> None:
