@@ -27,7 +27,7 @@ from lazyckpt.executors.ipc.transport import Unwritable, too_many_files
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, stop_pools
-from lazyckpt.executors.pools.progress import Patience, Progress, say_alive, shared_cells
+from lazyckpt.executors.pools.progress import Patience, Progress, is_worker, say_alive, shared_cells
 from lazyckpt.executors.pools.served_process import ServedProcess, stop_server
 from lazyckpt.executors.pools.start_method import choose_start_method, warn_of_threads
 from lazyckpt.executors.pools.worker_main import (
@@ -278,7 +278,7 @@ class ProcessPool(WorkerPool):
                 memory = mmap(cells.fileno(), 0)
                 for index in range(self.workers):
                     self._start_worker(method, index, cells, memory)
-                if method == "fork":
+                if method == "fork" and not is_worker():  # which has a thread that only waits
                     warn_of_threads()
         except BaseException as error:
             self._end_workers()

@@ -113,6 +113,11 @@ def note_own(progress: Progress) -> None:
     _own[:] = [progress]
 
 
+def is_worker() -> bool:
+    """Return whether this process is a worker."""
+    return bool(_own)
+
+
 def say_alive() -> None:
     """If this process is a worker that waits for others, restart its consumer's timeout."""
     for progress in _own:

@@ -39,6 +39,7 @@ class Files(NamedTuple):
         content: Memory with the handlers, see `SharedPickle`.
         output: Its standard output.
         errors: Its standard error.
+        server: Socket for requests to the server, if it needs workers itself.
     """
 
     pipe: int
@@ -47,6 +48,7 @@ class Files(NamedTuple):
     content: int
     output: int
     errors: int
+    server: int
 
 
 def command(function: str, files: Sequence[int]) -> list[str]:
@@ -63,22 +65,24 @@ def command(function: str, files: Sequence[int]) -> list[str]:
 
 
 class _Server:
-    """The server of this process: see `start_server`."""
+    """A server, as the processes see it that send requests.
 
-    def __init__(self) -> None:
-        self.control, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                command("start_workers", [theirs.fileno()]),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # of the modules that it imports
-                pass_fds=[theirs.fileno()],
-            )
+    Args:
+        control: Socket for requests.
+        process: The server, if this process has started it.
+    """
+
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | None) -> None:
+        self.control, self._process = control, process
+
+    def ask(self, request: bytes, files: list[int]) -> None:
+        socket.send_fds(self.control, [request], [*files, self.control.fileno()])
 
     def stop(self) -> None:
         self.control.close()
-        self._process.kill()
-        self._process.wait()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
 
 _servers: list[_Server] = []  # of this process: at most one
@@ -95,6 +99,23 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+def _start_server() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            command("start_workers", [theirs.fileno()]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # of the modules that it imports
+            pass_fds=[theirs.fileno()],
+        )
+    _servers.append(_Server(ours, process))
+
+
+def adopt_server(control: int) -> None:
+    """Use the server that has started this process."""
+    _servers.append(_Server(socket.socket(fileno=control), None))
 
 
 def stop_server() -> None:
@@ -188,13 +209,13 @@ def _ask(request: bytes, files: list[int]) -> None:
     """Send a request to the server, or to a new one if there is none or it has died."""
     with _lock:
         if not _servers:
-            _servers.append(_Server())
+            _start_server()
         try:
-            socket.send_fds(_servers[0].control, [request], files)
+            _servers[0].ask(request, files)
         except (BrokenPipeError, ConnectionResetError):
             stop_server()
-            _servers.append(_Server())
-            socket.send_fds(_servers[0].control, [request], files)
+            _start_server()
+            _servers[0].ask(request, files)
 
 
 def _standard(file: int) -> int:

@@ -22,7 +22,13 @@ from importlib import import_module
 from mmap import mmap
 
 from lazyckpt.executors.ipc.serialization import shared_content, shared_surroundings
-from lazyckpt.executors.pools.served_process import FORK, NUMBER, Files, command, stop_server
+from lazyckpt.executors.pools.served_process import (
+    FORK,
+    NUMBER,
+    Files,
+    adopt_server,
+    command,
+)
 from lazyckpt.executors.pools.start_method import count_threads
 from lazyckpt.executors.pools.worker_main import has_threadpoolctl, serve
 
@@ -112,10 +118,10 @@ def _work(files: Files) -> None:
     try:
         os.dup2(files.output, 1)
         os.dup2(files.errors, 2)
+        adopt_server(files.server)
         pipe = socket.socket(fileno=files.pipe)
         content = partial(shared_content, files.content)
         serve(pipe, mmap(files.cells, 0), content, files.status)
-        stop_server()
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
