@@ -16,7 +16,6 @@ import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
 from lazyckpt.compat.seqtools import fetching
 from tests.compat.seqtools.cases import (
-from tests.helpers import worker_pids
     REFUSED,
     TOLD,
     IterableTen,
@@ -27,6 +26,7 @@ from tests.helpers import worker_pids
     same,
     tell,
 )
+from tests.helpers import worker_pids
 
 
 class Forever:
