@@ -34,7 +34,7 @@ from lazyckpt.executors.pools.progress import (
     say_alive,
     shared_cells,
 )
-from lazyckpt.executors.pools.served_process import ServedProcess, stop_server
+from lazyckpt.executors.pools.served_process import ServedProcess, ensure_server, stop_server
 from lazyckpt.executors.pools.start_method import choose_start_method, warn_of_threads
 from lazyckpt.executors.pools.worker_main import (
     START_FAILED,
@@ -275,9 +275,11 @@ class ProcessPool(WorkerPool):
         _stop_at_exit()
         self._owner = os.getpid()
         method = choose_start_method(self._start_method)
-        if method != "fork" and not self._shared:
-            self._shared.append(share_handlers(self._handlers, self._settings))
         try:
+            if method != "fork":
+                ensure_server()
+                if not self._shared:
+                    self._shared.append(share_handlers(self._handlers, self._settings))
             with without_interrupts(), shared_cells(self.workers) as cells:
                 if method == "fork" and has_threadpoolctl():
                     import_module("threadpoolctl")  # imported once, before the forks

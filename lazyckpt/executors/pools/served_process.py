@@ -114,6 +114,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
+def ensure_server() -> None:
+    """Start the server, if there is none. It imports its modules while this process goes on."""
+    with _lock:
+        if not _servers:
+            _start_server()
+
+
 def _start_server() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
@@ -215,8 +222,7 @@ class ServedProcess:
 def _ask(request: bytes, files: list[int]) -> None:
     """Send a request to the server, or to a new one if there is none or it has died."""
     with _lock:
-        if not _servers:
-            _start_server()
+        ensure_server()
         try:
             _servers[0].ask(request, files)
         except (BrokenPipeError, ConnectionResetError):
