@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, NamedTuple, TypeAlias
@@ -91,9 +91,7 @@ class Lookahead:
         self._tasks: Tasks | None
         self._generation: int  # of the pool, when tasks were last submitted
         self._is_over: bool  # whether there are no more tasks
-        # By stage, the number of records skipped before the current run, and before the next.
-        self._left_out: dict[int, int]
-        self._left_out_then: dict[int, int]
+        self._left_out: Mapping[int, int]  # by stage, the records skipped before the next task
         self.begin()
 
     def begin(self) -> None:
@@ -221,7 +219,7 @@ class Lookahead:
         """Generate the tasks after the last pending task, or after the current chunk."""
         if last is None:
             position = end()
-            self._left_out = self._left_out_then = marks_of(position)
+            self._left_out = marks_of(position)
         else:
             task, pending = last
             position = task.after
@@ -262,14 +260,14 @@ class Lookahead:
 
         The worker numbers the records of each run from 0.
         """
-        if not task.is_run or not (outcome.skipped or self._left_out or self._left_out_then):
+        if not task.is_run or not (outcome.skipped or self._left_out):
             return task, outcome
-        before, positions = self._left_out, outcome.positions
+        known = marks_of(task.payload and task.payload.position)  # since the run's beginning
+        before = {stage: n - known.get(stage, 0) for stage, n in self._left_out.items()}
+        positions = outcome.positions
         skipped = tuple([(place, some.behind(before)) for place, some in outcome.skipped])
         ends = {stage: end for _, some in skipped for stage, _, _, end in some.spans}
-        then = self._left_out_then = {**self._left_out_then, **ends}
-        if not outcome.left and outcome.failure is None:
-            self._left_out = then
+        then = self._left_out = {**self._left_out, **ends}
         if positions is not None:
             positions = positions.behind(before)
         task = task._replace(after=behind_others(task.after, then))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import count
 from typing import Any, TypeAlias
+
+import toolz
 
 from lazyckpt.core.flow import Position
 
@@ -13,57 +16,64 @@ Triple: TypeAlias = tuple[int, int, int]
 class MarkedPosition(tuple[Any, ...]):
     """A position with marks: for a stage, the number of the next item that it skips.
 
-    It is equal to the position, has the same hash, and pickles with its marks.
+    It equals only a position with the same marks. Stages that skip no items don't see them.
     """
 
-    marks: dict[int, int]
+    marks: Mapping[int, int]
 
-    def __new__(cls, position: tuple[Any, ...], marks: dict[int, int]) -> MarkedPosition:
+    def __new__(cls, position: tuple[Any, ...], marks: Mapping[int, int]) -> MarkedPosition:
         self = super().__new__(cls, position)
         self.marks = marks
         return self
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is MarkedPosition and self._parts() == other._parts()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+    def __repr__(self) -> str:
+        return f"MarkedPosition{self._parts()}"
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return MarkedPosition, (tuple(self), self.marks)
+        return MarkedPosition, self._parts()
+
+    def _parts(self) -> tuple[tuple[Any, ...], Mapping[int, int]]:
+        return tuple(self), self.marks
 
 
-def next_number(position: Position, stage: int) -> int:
-    """Return the number of the next item that the stage skips."""
-    return position.marks.get(stage, 0) if isinstance(position, MarkedPosition) else 0
+def marks_of(position: Position) -> Mapping[int, int]:
+    """Return the marks of a position: per stage, the number of the next item that it skips."""
+    return position.marks if isinstance(position, MarkedPosition) else {}
+
+
+def marked(position: Position, marks: Mapping[int, int]) -> Position:
+    """Return a position with these marks in place of its own; a mark of 0 is none."""
+    kept = {stage: marks[stage] for stage in sorted(marks) if marks[stage]}
+    if kept == marks_of(position):
+        return position
+    return MarkedPosition(position, kept) if kept else tuple(position)
 
 
 def behind_others(position: Position, numbers: Mapping[int, int]) -> Position:
     """Return the position after other items were skipped before by each stage."""
-    for stage, number in numbers.items():
-        position = with_next_number(position, stage, next_number(position, stage) + number)
-    return position
-
-
-def with_next_number(position: Position, stage: int, number: int) -> Position:
-    """Return the position, with the number of the next item that the stage skips."""
-    marks = marks_of(position)
-    if marks.get(stage, 0) == number:
+    if not numbers:
         return position
-    kept = {k: n for k, n in marks.items() if k != stage}
-    return MarkedPosition(position, {**kept, stage: number} if number else kept)
-
-
-def marks_of(position: Position) -> dict[int, int]:
-    """Return the marks of a position: per stage, the number of the next item that it skips."""
-    return position.marks if isinstance(position, MarkedPosition) else {}
+    return marked(position, toolz.merge_with(sum, marks_of(position), numbers))
 
 
 def without_marks(position: Position) -> tuple[Position, tuple[Triple, ...]]:
     """Split a position into the plain one and its marks: (which of its tuples, stage, number)."""
     found: list[Triple] = []
-    count = 0
+    numbers = count()
 
     def plain(part: Any) -> Any:
-        nonlocal count
         if type(part) is not tuple and type(part) is not MarkedPosition:
             return part
-        found.extend((count, stage, n) for stage, n in sorted(marks_of(part).items()))
-        count += 1
+        number = next(numbers)
+        found.extend((number, stage, n) for stage, n in marks_of(part).items())
         return tuple([plain(each) for each in part])
 
     return plain(position), tuple(found)
@@ -73,16 +83,12 @@ def with_marks(position: Position, marks: tuple[Triple, ...]) -> Position:
     """Restore the marks from `without_marks` on a position; those that don't fit are dropped."""
     if not marks:
         return position
-    by_part: dict[int, dict[int, int]] = {}
-    for part, stage, n in marks:
-        by_part.setdefault(part, {})[stage] = n
-    parts: Iterator[int] = iter(range(1 << 62))
+    found, numbers = toolz.groupby(0, marks), count()
 
-    def marked(part: Any) -> Any:
+    def restored(part: Any) -> Any:
         if type(part) is not tuple:
             return part
-        mine = by_part.get(next(parts))
-        inner = tuple([marked(each) for each in part])
-        return MarkedPosition(inner, mine) if mine else inner
+        mine = {stage: n for _, stage, n in found.get(next(numbers), ())}
+        return marked(tuple([restored(each) for each in part]), mine)
 
-    return marked(position)
+    return restored(position)

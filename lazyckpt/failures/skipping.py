@@ -29,7 +29,7 @@ from lazyckpt.failures.guards import (
     Predicate,
     Whole,
 )
-from lazyckpt.failures.marks import next_number, with_next_number
+from lazyckpt.failures.marks import marked, marks_of
 from lazyckpt.failures.skip_log import LEFT_OUT, SkipLog, Skipped
 from lazyckpt.failures.watching import guarded_in, leave_out
 
@@ -67,7 +67,7 @@ def sieve(
         return kept_of(anchored(upstream, position), position)
 
     def kept_of(items: Flow[Any], position: Position) -> Flow[Any]:
-        epoch, left_out = upstream.epoch(position), next_number(position, number)
+        epoch, left_out = upstream.epoch(position), marks_of(position).get(number, 0)
 
         def kept() -> Iterator[Any]:
             nonlocal left_out
@@ -87,8 +87,8 @@ def sieve(
                     in_a_row = 0
                     yield item
 
-        def marked(place: Callable[[], Position]) -> Callable[[], Position]:
-            return lambda: with_next_number(place(), number, left_out)
+        def numbered(find: Callable[[], Position]) -> Callable[[], Position]:
+            return lambda: marked(place := find(), {**marks_of(place), number: left_out})
 
         def noting() -> Flow[Any]:
             return kept_of(noted(items)[0], position)
@@ -96,8 +96,8 @@ def sieve(
         before = items.before
         return Flow(
             kept(),
-            marked(items.snapshot),
-            before=before and marked(before),
+            numbered(items.snapshot),
+            before=before and numbered(before),
             noting=None if before else noting,
         )
 

@@ -13,7 +13,6 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import at_least, brief, checked, is_integer, natural, optional
 from lazyckpt.core.machine import entered
 from lazyckpt.errors import ArgumentError, InvalidState
-from lazyckpt.failures.marks import with_marks
 from lazyckpt.lineage.columns import Block, Column, blocks_of
 from lazyckpt.lineage.parquet import write_parquet
 from lazyckpt.lineage.tracing import followed
@@ -40,10 +39,8 @@ class Seen:
         machine, block_of = found.machine, blocks_of(found)
         is_viewed = found.codes is not None and machine.view and machine.skip
         walk = Walk(machine, Viewed(machine) if is_viewed else Flowing(machine))
-        begin, number = self._begin.position, self._begin.items
-        if self._has_left_out:
-            begin = with_marks(begin, self._begin.skipped.marks)
-        for items in walk.between(begin, self._end.items - number, self._end.position):
+        number = self._begin.items
+        for items in walk.between(self._begin, self._end):
             block = block_of(items, number)
             yield block
             number += len(items)
@@ -255,7 +252,7 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
         )
     entered(chain.machine, begin.position), entered(chain.machine, end.position)
     if end.skipped == begin.skipped:
-        check(chain.machine, begin.position, end.items - begin.items, end.position)
+        check(chain.machine, begin, end)
     return Seen(chain, begin, end)
 
 

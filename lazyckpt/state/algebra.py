@@ -17,7 +17,6 @@ from lazyckpt.core.flow import Position, close_stream
 from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
-from lazyckpt.failures.marks import with_marks
 from lazyckpt.failures.notes import annotated
 from lazyckpt.failures.skipping import without_failures
 from lazyckpt.state.codec import Rebased, layers
@@ -216,11 +215,7 @@ def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, S
 
 def made_between(machine: Machine[Any], first: State, last: State) -> Iterator[Any]:
     """Yield the items of a run from one state to another, across the ends of epochs."""
-    begin = first.position
-    if last.skipped > first.skipped:
-        begin = with_marks(begin, first.skipped.marks)
-    walk = Walk(machine, Flowing(machine), math.inf)
-    for items in walk.between(begin, last.items - first.items, last.position):
+    for items in Walk(machine, Flowing(machine), math.inf).between(first, last):
         yield from items
 
 

@@ -14,7 +14,8 @@ from lazyckpt.core.flow import Flow, Position, close_stream
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import as_array
 from lazyckpt.errors import InvalidState
-from lazyckpt.failures.marks import without_marks
+from lazyckpt.failures.marks import with_marks, without_marks
+from lazyckpt.state.state import State
 
 ROWS = 1 << 16  # approximate number of origins at a time
 
@@ -101,10 +102,13 @@ class Walk:
     def __init__(self, machine: Machine[Any], reader: Reader, size: float = 1 << 10) -> None:
         self.machine, self.reader, self.size = machine, reader, size
 
-    def between(self, begin: Position, count: int, end: Position) -> Iterator[Any]:
-        """Yield `count` items between two positions; `InvalidState` if they lead elsewhere."""
+    def between(self, first: State, last: State) -> Iterator[Any]:
+        """Yield the items between two states; `InvalidState` if they lead elsewhere."""
+        begin = first.position
+        if last.skipped > first.skipped:
+            begin = with_marks(begin, first.skipped.marks)
         try:
-            yield from self._between(begin, count, end)
+            yield from self._between(begin, last.items - first.items, last.position)
         finally:
             self.reader.close()
 
@@ -142,8 +146,8 @@ def _elsewhere(count: int) -> InvalidState:
     )
 
 
-def check(machine: Machine[Any], begin: Position, count: int, end: Position) -> None:
-    """Raise `InvalidState` if `count` items lead elsewhere, as far as random access shows."""
+def check(machine: Machine[Any], first: State, last: State) -> None:
+    """Raise `InvalidState` if the items lead elsewhere, as far as random access shows."""
     if machine.skip is not None:
-        for _ in Walk(machine, Skipped(machine), math.inf).between(begin, count, end):
+        for _ in Walk(machine, Skipped(machine), math.inf).between(first, last):
             pass

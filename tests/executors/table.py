@@ -21,6 +21,12 @@ def large(x: int) -> Iterator[Any]:
     return (np.full(50_000 + n, x) for n in range(x % 7))
 
 
+def two_thirds(x: Any) -> Any:
+    if len(x) % 3 == 1:
+        raise ValueError(len(x))
+    return x
+
+
 def picks(x: int) -> int:
     return x * x % 7 % 2
 
@@ -222,6 +228,7 @@ SKIPPING: dict[str, Pipe] = {
     "mapped": NUMBERS | lz.map(halved) | lz.map(square) | lz.batch(2),
     "filtered": NUMBERS | lz.filter(halved) | lz.tap(halved) | lz.map(square),
     "expanded": NUMBERS | lz.flat_map(partly) | lz.map(square),
+    "expanded in parts": lz.source(range(14)) | lz.flat_map(large) | lz.map(two_thirds),
     "expanded and mapped": NUMBERS | lz.flat_map(some) | lz.map(halved) | lz.flat_map(partly),
     "a stream": STREAM | lz.map(halved) | lz.filter(keep) | lz.map(halved),
     "collated": NUMBERS | lz.filter(keep) | lz.batch(3, collate=fails_at_30) | lz.map(str),

@@ -16,7 +16,6 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pools.pool import WorkerPool
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES
-from lazyckpt.failures.marks import without_marks
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ def opening_of(
     def flow(position: Position) -> Flow[T]:
         if pool.is_driven and pool.is_stopped:
             raise TaskLost
-        begin({**told, "position": repr(without_marks(position))})
+        begin({**told, "position": repr(position)})
         return machine.flow(position)
 
     return machine._replace(flow=flow)
@@ -55,7 +54,7 @@ def common_key(
     if handlers[handler].share(payload).ranks > 1:
         return None
     position, *rest = handlers[handler].name(payload)
-    text = repr((handler, without_marks(position), *rest, *more))
+    text = repr((handler, position, *rest, *more))
     return blake2b(text.encode(), digest_size=KEY_BYTES).digest()
 
 

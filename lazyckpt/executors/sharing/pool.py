@@ -21,7 +21,6 @@ from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import common_key, opening_of
 from lazyckpt.executors.sharing.link import Link, Meeting
 from lazyckpt.executors.sharing.outcomes import Loss, key_of, outcome_of, packed
-from lazyckpt.failures.marks import without_marks
 from lazyckpt.failures.notes import Failure
 
 T = TypeVar("T")
@@ -150,10 +149,10 @@ class SharedPool(QueuedPool):
             return pending
         if link is None:
             raise TaskLost
-        plain, _ = without_marks(self._handlers[handler].name(payload)[0])
+        position, *_ = self._handlers[handler].name(payload)
         job = _Job(key, handler, payload, size, careful, pending, link)
         with self._lock:
-            self._turns[key] = sum(_numbers(plain)) // self.chunk_size + handler
+            self._turns[key] = sum(_numbers(position)) // self.chunk_size + handler
             self._unwanted.discard(key)
             if key in self._have:
                 pending.came.put(self._have[key][0])
