@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -31,17 +31,38 @@ class Costly:
         return index * 10
 
 
-class Unread:
-    """A data set that may not be read."""
+class Indexed:
+    """A data set that calls a function for each index."""
 
-    def __init__(self, size: int = 100) -> None:
-        self.size = size
+    def __init__(self, size: int, get: Callable[[Any], Any]) -> None:
+        self.size, self.get = size, get
 
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, index: int) -> int:
-        raise AssertionError("it was read")
+    def __getitem__(self, index: Any) -> Any:
+        return self.get(index)
+
+
+class Streamed:
+    """An iterable that calls a function for each of its iterators."""
+
+    def __init__(self, begin: Callable[[], Iterable[Any]]) -> None:
+        self.begin = begin
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.begin())
+
+
+class Unread(Indexed):
+    """A data set that may not be read."""
+
+    def __init__(self, size: int = 100) -> None:
+        super().__init__(size, may_not_be_read)
+
+
+def may_not_be_read(*args: Any) -> Any:
+    raise AssertionError("it was read")
 
 
 def wants(message: str, build: Callable[[], Iterable[Any]]) -> None:

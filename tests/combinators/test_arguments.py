@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 OURS = sorted(n for n, c in lz.registry.items() if c.build.__module__.startswith("lazyckpt."))
 
@@ -469,13 +470,8 @@ def test_boundaries_are_numbers(boundaries: Any) -> None:
     assert "boundaries must be increasing numbers" in message
 
 
-class Stream:
-    def __iter__(self) -> Any:
-        return iter([1, 2, 3])
-
-
 @pytest.mark.parametrize("size", [sys.maxsize, sys.maxsize + 1, 2**100])
-@pytest.mark.parametrize("data", [[1, 2, 3], Stream()], ids=["list", "stream"])
+@pytest.mark.parametrize("data", [[1, 2, 3], Stream([1, 2, 3])], ids=["list", "stream"])
 @pytest.mark.parametrize(
     ("name", "argument"),
     [
