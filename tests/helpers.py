@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -92,6 +93,7 @@ def loaded(code: str) -> set[str]:
     return set(printed(f"import sys\n{code}\nprint(*sys.modules)").split())
 
 
+IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"  # then all stopping points are tried
 HANGS = 60.0  # seconds until a test takes it that something hangs, on however busy a machine
 
 

@@ -86,14 +86,6 @@ def test_a_bad_state_changes_nothing() -> None:
     assert list(run) == ITEMS[1:]
 
 
-def test_next_and_for_share_one_position() -> None:
-    run = lz.run(PIPELINE)
-    loop = iter(run)
-    assert [next(run), next(loop), next(run), next(loop)] == ITEMS
-    for exhausted in (run, loop, iter(run)):
-        assert next(exhausted, "end") == "end"
-
-
 def test_two_runs_of_one_pipeline_do_not_meet() -> None:
     pipeline = lz.source(Stream(*range(9))) | lz.shuffle(3, seed=0) | lz.scan(scanned, 0)
     expected = list(pipeline)
@@ -290,19 +282,6 @@ def test_a_run_counts_what_it_gave_whatever_fails(name: str) -> None:
         assert run.state.items == len(found)
     assert found == expected
     assert errors == 20
-
-
-def test_loops_share_a_block_and_loading_ends_it() -> None:
-    pipeline = lz.source([*range(100)])
-    run = lz.run(pipeline)
-    assert list(islice(run, 40)) == [*range(40)]  # so that a block is long
-    one, two = iter(run), iter(run)
-    assert [next(one), next(two), next(one)] == [40, 41, 42]
-    run.load_state_dict(lz.state_at(pipeline, 90))
-    assert [next(two), next(one), next(two), run.state.items] == [90, 91, 92, 93]
-    run.close()
-    assert next(one, "end") == next(two, "end") == "end"
-    assert run.state.items == 93
 
 
 def test_a_run_left_in_the_middle_is_let_go_at_once() -> None:

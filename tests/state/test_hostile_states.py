@@ -30,6 +30,7 @@ from lazyckpt.state.state import as_state
 from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.strategies import pipelines
 from tests.combinators.table import NUMBERS, OTHERWISE, PLAIN, doubled, kept
+from tests.helpers import IS_DEEP
 from tests.state.cases import signed
 
 HUGE = [2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**30, 2**10_000]
@@ -193,7 +194,7 @@ def test_the_table_has_every_combinator() -> None:
 
 def every_leaf() -> None:
     """Every third leaf in place of each part of the positions, and in the profile `deep` all."""
-    step = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 3
+    step = 1 if IS_DEEP else 3
     for pipeline in table():
         good = lz.state_at(pipeline, 1)
         for number, path in enumerate(paths(good)):
