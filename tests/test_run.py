@@ -36,21 +36,6 @@ class Stream:
 # --- the state, and going on ---
 
 
-def test_state_dict_has_no_side_effects_and_loads_anywhere() -> None:
-    run = lz.run(PIPELINE)
-    saved = [run.state_dict(), *(run.state_dict() for _ in run)]
-    run.load_state_dict(saved[2])  # before
-    assert run.state_dict() == saved[2]
-    assert next(run) == ITEMS[2]
-    assert run.state_dict() == run.state_dict() == saved[3]
-    run.load_state_dict(saved[0])  # in the middle
-    assert list(run) == ITEMS
-    run.load_state_dict(saved[1])  # after the end
-    assert list(run) == ITEMS[1:]
-    run.load_state_dict(lz.state_at(PIPELINE, 4))
-    assert list(run) == []
-
-
 def test_a_state_dict_is_flat_and_bad_ones_are_refused() -> None:
     """It contains no container, which DCP takes apart and loses if it is empty."""
     found = lz.state_at(PIPELINE, 2)
@@ -62,17 +47,6 @@ def test_a_state_dict_is_flat_and_bad_ones_are_refused() -> None:
     for text in ("", "[0", "[" * 100_000, "7", "NaN", '"[]"', flat["stages"] + " 1"):
         with pytest.raises(lz.InvalidState):
             lz.State.from_dict({**flat, "stages": text})
-
-
-def test_loading_within_a_loop_goes_on_from_there() -> None:
-    start = lz.init(PIPELINE)
-    run = lz.run(PIPELINE)
-    found = []
-    for item in run:
-        found.append(item)
-        if len(found) == 2:
-            run.load_state_dict(start.to_dict())
-    assert found == ITEMS[:2] + ITEMS
 
 
 def test_a_bad_state_changes_nothing() -> None:
