@@ -30,8 +30,6 @@ from tests.compat.infinibatch.cases import (
 )
 from tests.helpers import IS_DEEP
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
 STAGES = {
     "Multiplex": lambda it, s: it.MultiplexIterator(s, [s]),
     "SelectMany": lambda it, s: it.SelectManyIterator(s),

@@ -16,8 +16,6 @@ from lazyckpt.compat.infinibatch import iterators
 from tests.compat.infinibatch.cases import SEEDS, drawing, native, place, some, through_json
 from tests.helpers import Streamed
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
 
 def test_ib10_any_iterable_that_begins_anew() -> None:
     for iterable in (
