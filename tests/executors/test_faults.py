@@ -25,7 +25,6 @@ from tests.executors.faults import (
     ITEMS,
     LATE,
     LOSSES,
-    OTHERS,
     PROCESSES,
     SERVED,
     SHAPES,
@@ -271,7 +270,7 @@ def holding(held: Any) -> Any:
     return lambda item: held
 
 
-@each(OTHERS)
+@each(SERVED)
 def test_functions_that_hold_what_would_come_as_something_else(
     executor: lz.Executor, flag: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -122,7 +123,9 @@ def tried(function: Callable[..., None], name: str, executor: str, **how: bool) 
     lost: list[str] = []  # interrupts within a callback or destructor
     hook, sys.unraisablehook = sys.unraisablehook, lambda each: lost.append(repr(each.object))
     try:
-        function(points(name, executor), PIPELINES[name], EXECUTORS[executor], **how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # of sockets that are not held yet
+            function(points(name, executor), PIPELINES[name], EXECUTORS[executor], **how)
     finally:
         sys.unraisablehook = hook
     if executor != "inline":  # the generators of stages are closed by the thread that drops them

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,11 @@ class Bad:
 
     def __init__(self, bad: set[int], fatal: Callable[[], Any], error: Exception) -> None:
         self.bad, self.fatal, self.error = bad, fatal, error
-        self.raised = 0
+        self.raised, self.consumer = 0, os.getpid()
 
     def __call__(self, item: Any) -> Any:
         if int(item) in self.bad:
-            if parent_process() is not None:
+            if os.getpid() != self.consumer:
                 self.fatal()
                 return item
             self.raised += 1
@@ -51,7 +50,7 @@ def killing(bad: set[int], number: int = signal.SIGKILL) -> Bad:
 
 def hanging(bad: set[int]) -> Bad:
     late = lz.WorkerTimeout(f"timed out after {BRIEF:g} s")
-    return Bad(bad, threading.Event().wait, late)
+    return Bad(bad, lambda: threading.Event().wait(), late)
 
 
 class Data:

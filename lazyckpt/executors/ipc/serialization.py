@@ -49,9 +49,7 @@ class SharedPickle:
         file: The memory, as a file to map.
     """
 
-    def __init__(self, content: Any, *, by_value: bool) -> None:
-        large = LargeBuffers()
-        frame = _dumps(content, large, by_value=by_value)
+    def __init__(self, frame: bytes, large: LargeBuffers) -> None:
         parts = [pickle.dumps(surroundings(frame)), frame, *large]
         head = struct.pack(f"={len(parts) + 1}q", len(parts), *map(len, parts))
         self.file = unnamed_file(starts(map(len, [head, *parts]))[-1])
@@ -150,10 +148,11 @@ def share_handlers(handlers: list[Handler], *more: Any) -> SharedPickle:
 
     Large arrays and the items of sources lie in memory that all the processes share.
     """
-    return _made(handlers, partial(SharedPickle, (handlers, *more)))
+    large = LargeBuffers()
+    return SharedPickle(_made(handlers, partial(_dumps, (handlers, *more), large)), large)
 
 
-def _made(handlers: list[Handler], make: Callable[..., T]) -> T:
+def _made(handlers: list[Handler], make: Callable[..., bytes]) -> bytes:
     """Return the result of `make`, given whether to pickle functions by name or `by_value`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a new process needs of the consumer's: its paths, its environment, its modules."""
+"""The surroundings of a process, for new ones: its paths, its environment, its modules."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from time import monotonic
 from typing import NamedTuple
 
@@ -26,7 +26,6 @@ _FLAGS = {
     "dont_write_bytecode": "B",
     "optimize": "O",
 }
-_NULL = os.open(os.devnull, os.O_RDWR)
 
 
 class Files(NamedTuple):
@@ -51,8 +50,21 @@ class Files(NamedTuple):
     server: int
 
 
-def command(function: str, files: Sequence[int]) -> list[str]:
-    """Return a command that calls a function of the server's module in a new interpreter."""
+def spawn(function: str, files: Sequence[int]) -> int:
+    """Call a function of the server's module in a new interpreter; return its process ID.
+
+    It has these files; its input and output are empty, and Ctrl-C is blocked in it.
+    """
+    for file in files:
+        os.set_inheritable(file, True)
+    nowhere = [(os.POSIX_SPAWN_OPEN, each, os.devnull, os.O_RDWR, 0) for each in (0, 1)]
+    command = _command(function, files)
+    return os.posix_spawn(
+        command[0], command, os.environ, file_actions=nowhere, setsigmask=[signal.SIGINT]
+    )
+
+
+def _command(function: str, files: Sequence[int]) -> list[str]:
     flags = [
         f"-{letter * getattr(sys.flags, name)}"
         for name, letter in _FLAGS.items()
@@ -65,24 +77,25 @@ def command(function: str, files: Sequence[int]) -> list[str]:
 
 
 class _Server:
-    """A server, as the processes see it that send requests.
+    """A server, for the processes that send requests to it.
 
     Args:
         control: Socket for requests.
-        process: The server, if this process has started it.
+        pid: Its process ID, if this process has started it.
     """
 
-    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes] | None) -> None:
-        self.control, self._process = control, process
+    def __init__(self, control: socket.socket, pid: int | None) -> None:
+        self.control, self._pid = control, pid
 
     def ask(self, request: bytes, files: list[int]) -> None:
         socket.send_fds(self.control, [request], [*files, self.control.fileno()])
 
     def stop(self) -> None:
         self.control.close()
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._pid is not None:
+            with suppress(ProcessLookupError, ChildProcessError):  # it was reaped elsewhere
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
 
 
 _servers: list[_Server] = []  # of this process: at most one
@@ -104,13 +117,7 @@ if hasattr(os, "register_at_fork"):
 def _start_server() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        process = subprocess.Popen(
-            command("start_workers", [theirs.fileno()]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # of the modules that it imports
-            pass_fds=[theirs.fileno()],
-        )
-    _servers.append(_Server(ours, process))
+        _servers.append(_Server(ours, spawn("start_workers", [theirs.fileno()])))
 
 
 def adopt_server(control: int) -> None:
@@ -147,17 +154,17 @@ class ServedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its number, once it has started."""
+        """Its process ID, once it has started."""
         return self._number(0)
 
     @property
     def exitcode(self) -> int | None:
-        """How it ended, as multiprocessing tells it; None if that isn't known."""
+        """Its exit code as multiprocessing has it; None if that isn't known."""
         return self._number(1)
 
     @property
     def start_error(self) -> str:
-        """Why the operating system refused to start it; empty if it did not."""
+        """The operating system's error of starting it; empty if there was none."""
         number = self._number(0)
         return os.strerror(-number) if number is not None and number < 0 else ""
 
@@ -179,7 +186,7 @@ class ServedProcess:
         self._signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Hear no more of it."""
+        """Stop watching it."""
         self._status.close()
 
     def _signal(self, number: int) -> None:
@@ -223,5 +230,10 @@ def _standard(file: int) -> int:
     try:
         os.fstat(file)
     except OSError:
-        return _NULL
+        return _null()
     return file
+
+
+@cache
+def _null() -> int:
+    return os.open(os.devnull, os.O_RDWR)

@@ -27,7 +27,7 @@ from lazyckpt.executors.pools.served_process import (
     NUMBER,
     Files,
     adopt_server,
-    command,
+    spawn,
 )
 from lazyckpt.executors.pools.start_method import count_threads
 from lazyckpt.executors.pools.worker_main import has_threadpoolctl, serve
@@ -46,6 +46,7 @@ def start_workers(control: Sequence[int]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     with requests, woken, waker:
         _serve_requests(requests, woken)
+        signal.set_wakeup_fd(-1)
 
 
 def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
@@ -79,13 +80,13 @@ def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
                     _close([requests.detach(), woken.detach(), *workers.values()])
                     _work(files)
             else:
-                number = _spawn(files)
+                number = spawn("work_alone", [*files])
         except OSError as error:
             number = -(error.errno or 1)
         _tell(files.status, number)
         if number > 0:
-            workers[number] = os.dup(files.status)
-        _close(files)
+            workers[number] = files.status
+        _close(file for file in files if file != workers.get(number))
 
 
 def _has_threads() -> bool:
@@ -96,13 +97,6 @@ def _has_threads() -> bool:
     found = count_threads() > 1
     os.waitpid(number, 0)
     return found
-
-
-def _spawn(files: Files) -> int:
-    for file in files:
-        os.set_inheritable(file, True)
-    arguments, blocked = command("work_alone", [*files]), [signal.SIGINT]
-    return os.posix_spawn(arguments[0], arguments, os.environ, setsigmask=blocked)
 
 
 def work_alone(files: Sequence[int]) -> None:
@@ -123,8 +117,6 @@ def _work(files: Files) -> None:
         content = partial(shared_content, files.content)
         serve(pipe, mmap(files.cells, 0), content, files.status)
         code = 0
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 1
     except BaseException:
         traceback.print_exc()
     finally:
@@ -136,12 +128,11 @@ def _work(files: Files) -> None:
 
 def _reap(workers: dict[int, int]) -> None:
     """Tell the exit codes of workers that have ended."""
-    with suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            number, status = ended
-            if number in workers:
-                _tell(workers[number], os.waitstatus_to_exitcode(status))
-                _close([workers.pop(number)])
+    for number in list(workers):
+        ended, status = os.waitpid(number, os.WNOHANG)
+        if ended:
+            _tell(workers[number], os.waitstatus_to_exitcode(status))
+            os.close(workers.pop(number))
 
 
 def _tell(status: int, number: int) -> None:

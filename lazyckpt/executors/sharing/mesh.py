@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import selectors
 import socket
 import struct
@@ -12,8 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
+from lazyckpt.executors.pools.progress import consumer_of_this
 from lazyckpt.executors.sharing.link import Leave, Receive
 
 _SIZE = struct.Struct("=Q")
@@ -151,7 +150,7 @@ class Mesh:
         return monotonic() < self._ends and not all(each.has_left for each in self._peers.values())
 
     def _say_alive(self) -> None:
-        if _is_parent_stopped():
+        if _is_consumer_stopped():
             return
         with self._lock:
             for peer in self._peers.values():
@@ -206,12 +205,9 @@ class Mesh:
         self._selector.close()
 
 
-def _is_parent_stopped() -> bool:
+def _is_consumer_stopped() -> bool:
     """Return whether this process works for one that a signal such as SIGSTOP has stopped."""
-    parent: Any = multiprocessing.parent_process()
-    if parent is None:
-        return False
-    with suppress(OSError, IndexError):
-        stat = Path(f"/proc/{parent.pid}/stat").read_text()
+    with suppress(OSError, IndexError):  # there is none, or no such file
+        stat = Path(f"/proc/{consumer_of_this()}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] in "Tt"
     return False

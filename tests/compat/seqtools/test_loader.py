@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 from itertools import cycle, islice
-from multiprocessing import active_children
 from random import random
 from typing import Any
 
@@ -26,7 +25,7 @@ from tests.compat.seqtools.cases import (
     same,
     tell,
 )
-from tests.helpers import Indexed, Streamed
+from tests.helpers import Indexed, Streamed, worker_pids
 
 FOREVER = Streamed(lambda: cycle([3, 1, 2]))
 WHERE = Indexed(6, lambda _: os.getpid())
@@ -39,7 +38,7 @@ def test_sq1_collate_and_items_are_made_by_workers(workers: int) -> None:
         assert os.getpid() not in {maker, *makers}
     del loader
     gc.collect()
-    assert not [each for each in active_children() if each.name.startswith("lazyckpt")]
+    assert not worker_pids()
 
 
 def where(batch: list[int]) -> tuple[int, list[int]]:

@@ -229,19 +229,22 @@ import re, sys
 from pathlib import Path
 import numpy as np
 import lazyckpt as lz
-from tests.helpers import worker_pids
+from tests.helpers import parent_of, worker_pids
 
 def large(x):
     return np.full(1 << 23, 1, np.uint8)
 
 def memory():
     '''In items, of this process and its workers, with what they share counted once.'''
-    pids = ["self", *map(str, worker_pids())]
+    pids = ["self", *map(str, [server, *worker_pids()])]
     found = (Path("/proc", pid, "smaps_rollup").read_text() for pid in pids)
     return sum(int(re.findall(r"^Pss: +(\d+) kB", text, re.M)[0]) for text in found) / 8192
 
 workers, buffer_size = map(int, sys.argv[1:])
 executor = lz.processes(workers, buffer_size=buffer_size)
+with lz.run(lz.source(range(40)), executor=lz.processes()) as run:
+    next(run)
+    [server] = {parent_of(pid) for pid in worker_pids()}
 with lz.run(lz.source(range(40)) | lz.map(large), executor=executor) as run:
     before = memory()
     print(max(memory() for _ in run) - before)

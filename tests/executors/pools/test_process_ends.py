@@ -71,7 +71,7 @@ def consume(pipe: Any, ends: Callable[[], None], method: str) -> None:
     ]
     for run in runs:
         next(run)
-    pipe.send(worker_pids())
+    pipe.send(until(lambda: len(found := worker_pids()) == 6 and found))
     ends()
     del runs  # not before
 
