@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -32,17 +32,38 @@ class Costly:
         return index * 10
 
 
-class Unread:
-    """A data set that may not be read."""
+class Indexed:
+    """A data set that calls a function for each index."""
 
-    def __init__(self, size: int = 100) -> None:
-        self.size = size
+    def __init__(self, size: int, get: Callable[[Any], Any]) -> None:
+        self.size, self.get = size, get
 
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, index: int) -> int:
-        raise AssertionError("it was read")
+    def __getitem__(self, index: Any) -> Any:
+        return self.get(index)
+
+
+class Streamed:
+    """An iterable that calls a function for each of its iterators."""
+
+    def __init__(self, begin: Callable[[], Iterable[Any]]) -> None:
+        self.begin = begin
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.begin())
+
+
+class Unread(Indexed):
+    """A data set that may not be read."""
+
+    def __init__(self, size: int = 100) -> None:
+        super().__init__(size, may_not_be_read)
+
+
+def may_not_be_read(*args: Any) -> Any:
+    raise AssertionError("it was read")
 
 
 def wants(message: str, build: Callable[[], Iterable[Any]]) -> None:
@@ -72,6 +93,7 @@ def loaded(code: str) -> set[str]:
     return set(printed(f"import sys\n{code}\nprint(*sys.modules)").split())
 
 
+IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"  # then all stopping points are tried
 HANGS = 60.0  # seconds until a test takes it that something hangs, on however busy a machine
 
 

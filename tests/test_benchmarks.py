@@ -291,65 +291,6 @@ for page, written in ((PAGE, with_figures), (BESIDE, with_peers)):
     assert printed(BENCHMARKS, code) == "True\nTrue\n"
 
 
-def row(contestant: str, *values: float, **more: Any) -> dict[str, Any]:
-    blank = {"name": "W1", "compared": "sums", "unit": "ns", "bound": None, "sides": ""}
-    blank |= {"to_hand": None, "to_peer": None, "remark": ""}
-    return blank | {"contestant": contestant, "values": [*values]} | more
-
-
-def test_tables_say_who_is_ahead_and_who_is_missing(tmp_path: Path) -> None:
-    rows = [
-        row("by hand", 50.0),
-        row("grain", 900.0, 1200.0, 1000.0),
-        row("lazyckpt", 1100.0, to_hand=22.0, to_peer=1.1, remark="behind grain"),
-        row("datasets", 60.0, remark="a way, not exact the second time"),
-        row("streaming", remark="not installed: no module streaming"),
-        row("", remark="has no way to: toolz"),
-        row("", 1.5, name="W3", compared="a|b / loop", unit="", bound=1.05),
-        row(
-            "", 0.01, name="W8", compared="n, an item: slope", remark="flat; ns of 10: 1, 1,000: 2"
-        ),
-    ]
-    about = {"date": "2026-01-02", "machine": "a processor", "load": 0.5, "rounds": 3}
-    about |= {"lazyckpt": "1", "python": "2", "numpy": "3", "packages": {"grain": "4"}}
-    (tmp_path / "rows.json").write_text(json.dumps(about | {"rows": rows}))
-    found = printed(
-        tmp_path,
-        "from pathlib import Path; from report import with_figures\n"
-        "marked = 'before\\n<!-- figures -->\\nold<!-- end of figures -->\\nafter'\n"
-        "print(with_figures(marked, Path('rows.json')))",
-    )
-    assert found.startswith("before\n<!-- figures -->\n\nMeasured on 2026-01-02: a processor")
-    assert found.endswith("\n<!-- end of figures -->\nafter\n")
-    assert "old" not in found
-    assert (
-        "rows:\n\n| workload | ahead | ratio |\n| --- | --- | --- |\n| W1 sums | grain |" in found
-    )
-    assert "### W1: sums\n\n| measured | unit | by hand | lazyckpt | grain | datasets |" in found
-    assert "| per item | ns | 50 | 1,100 | **1,000** | 60 ‡ | 22.00 | 1.10 |\n\n‡ Exact" in found
-    assert "streaming: not installed. No way to do it: toolz.\n" in found
-    assert "| W3 a\\|b / loop | 1.5 | 1.5 | 1.5 | 1.05 | missed |" in found
-    assert "| n | unit | n = 10 | n = 1,000 | slope |  |" in found
-    assert "| per item | ns | 1 | 2 | 0.01 | flat |" in found
-
-
-def test_a_library_that_is_ahead_no_longer_is_not_said_to_be(tmp_path: Path) -> None:
-    w1 = {"name": "W1", "compared": "ints through map, filter, batch of 32"}
-    w7 = {"name": "W7", "compared": "a new process: imports, the first item", "unit": "ms"}
-    rows = [
-        *(row("toolz", 90.0, **w1), row("lazyckpt", 1100.0, **w1)),
-        *(row("toolz", 90.0, **w7), row("lazyckpt", 80.0, **w7)),
-    ]
-    (tmp_path / "rows.json").write_text(json.dumps({"rows": rows}))
-    found = printed(
-        tmp_path,
-        "import json; from pathlib import Path; from report import ahead, rows_of\n"
-        "print(*ahead(rows_of(json.loads(Path('rows.json').read_text()))), sep='\\n')",
-    )
-    (said,) = found.splitlines()
-    assert said.startswith("- **toolz** takes 90 ns per item against 1,100 ns")
-
-
 def test_the_figures_of_shuffles_are_those_of_today(tmp_path: Path) -> None:
     found = json.loads(printed(tmp_path, SHUFFLES))
     stored = json.loads((BENCHMARKS / "results.json").read_text())["rows"]

@@ -10,6 +10,7 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.test_interrupts import At, Interrupt, interrupt
+from tests.helpers import Indexed, Streamed
 
 N = 30
 
@@ -27,44 +28,26 @@ class Calls:
             self.do()
         return item
 
-    def among(self, items: range) -> Iterator[int]:
-        return map(self, items)
 
-
-class Indexed:
-    def __init__(self, calls: Calls) -> None:
-        self.calls = calls
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> int:
-        return self.calls(index)
-
-
-class Iterated:
-    def __init__(self, calls: Calls) -> None:
-        self.calls = calls
-
-    def __iter__(self) -> Iterator[int]:
-        return self.calls.among(range(N))
+def iterated(calls: Calls) -> Streamed:
+    return Streamed(lambda: map(calls, range(N)))
 
 
 PLACES: dict[str, Callable[[Calls], lz.Pipeline[Any]]] = {
     "map": lambda calls: lz.source(range(N)) | lz.map(calls),
     "map of a stream": lambda calls: lz.source(range(N)) | lz.filter(is_any) | lz.map(calls),
     "filter": lambda calls: lz.source(range(N)) | lz.filter(lambda x: calls(x) >= 0),
-    "indices": lambda calls: lz.source(Indexed(calls)),
-    "iterable": lambda calls: lz.source(Iterated(calls)),
+    "indices": lambda calls: lz.source(Indexed(N, calls)),
+    "iterable": lambda calls: lz.source(iterated(calls)),
     "flat_map": lambda calls: lz.source(range(N)) | lz.flat_map(lambda x: [calls(x)] * (x % 3)),
     "batch": lambda calls: lz.source(range(N)) | lz.map(calls) | lz.batch(4),
-    "shuffle": lambda calls: lz.source(Iterated(calls)) | lz.shuffle(5, seed=0),
-    "block_shuffle": lambda calls: lz.source(Iterated(calls)) | lz.block_shuffle(5, seed=0),
+    "shuffle": lambda calls: lz.source(iterated(calls)) | lz.shuffle(5, seed=0),
+    "block_shuffle": lambda calls: lz.source(iterated(calls)) | lz.block_shuffle(5, seed=0),
     "interleave": lambda calls: lz.interleave(
         lz.source(range(3)), lz.source(range(N)) | lz.filter(lambda x: calls(x) >= 0)
     ),
-    "take": lambda calls: lz.source(Iterated(calls)) | lz.take(N - 3),
-    "scan": lambda calls: lz.source(Iterated(calls)) | lz.scan(lambda s, x: (s + x, s), 0),
+    "take": lambda calls: lz.source(iterated(calls)) | lz.take(N - 3),
+    "scan": lambda calls: lz.source(iterated(calls)) | lz.scan(lambda s, x: (s + x, s), 0),
 }
 places = pytest.mark.parametrize("place", PLACES)
 cuts = pytest.mark.parametrize("at", [0, 1, 2, 3, 7, 20])
@@ -142,16 +125,15 @@ def odd(x: int) -> int:
 def test_closing_while_an_item_is_made_leaves_nothing_open() -> None:
     opened: list[int] = []
 
-    class Stream:
-        def __iter__(self) -> Iterator[int]:
-            opened.append(1)
-            try:
-                yield from range(N)
-            finally:
-                opened.pop()
+    def counted() -> Iterator[int]:
+        opened.append(1)
+        try:
+            yield from range(N)
+        finally:
+            opened.pop()
 
     calls = Calls(9)
-    run = lz.run(lz.source(Stream()) | lz.map(calls))
+    run = lz.run(lz.source(Streamed(counted)) | lz.map(calls))
 
     def close() -> None:
         run.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lazyckpt as lz
-from tests.dialect import IN_DOCSTRINGS, PHRASES, dialect, prose
+from tests.dialect import IN_DOCSTRINGS, PHRASES, dialect
 from tests.pages import NOTEBOOKS, README
 
 NAME = re.compile(r"\{[a-z_][a-z_.0-9]*(?:![rs])?\}")
@@ -66,56 +66,3 @@ def test_each_name_in_braces_is_filled_in(module: Path) -> None:
 def test_a_name_in_braces_is_noticed() -> None:
     assert [*unfilled('f(f"{name} of", f" {size}")')] == []
     assert [*unfilled('f(f"{name}" " of {size}")')] == [" of {size}"]
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "What comes of an item is kept.",
-        "- Who makes the items is an argument.",
-        "It is read. Where the data have indices, it seeks.",
-        "Get any item at once.",
-        "The rows are shuffled anew.",
-        "Behind `shard`, each rank is alone.",
-        "It goes on where it is.",
-        "None where only reading tells.",
-        "a training that was killed",
-        "`map` is rank-free.",
-        "It resumes on another number of ranks.",
-    ],
-)
-def test_a_turn_of_phrase_is_noticed(said: str) -> None:
-    assert [*dialect(f"# A page\n\n{said}\n")] != []
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Items behind the window are read.",
-        "Tell who reads it.",
-        "Return the items that it gave.",
-        "The length, as of `batch`.",
-        "It is a table made of rows.",
-        "Otherwise nobody reads it.",
-    ],
-)
-def test_a_turn_of_phrase_is_noticed_in_a_docstring(said: str) -> None:
-    assert [*dialect(said, IN_DOCSTRINGS)] != []
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "What does a resume cost? It depends.",
-        "Three questions: which stage, where it runs, and why.",
-        "a training run, a training script",
-        "Where the file is: `index_dir`.",
-        "```python\nwhat = 'anew'  # What goes on at once.\n```",
-    ],
-)
-def test_plain_words_are_fine(said: str) -> None:
-    assert [*dialect(f"# What a resume costs\n\n{said}\n")] == []
-
-
-def test_prose_is_what_is_no_code() -> None:
-    assert "y" not in prose("---\ny: 1\n---\n# y\n\n```\ny\n```\n\nSee [it](y.md).\n")

@@ -174,35 +174,6 @@ def test_nothing_knows_combinators_by_name() -> None:
             assert not tables(each.read_text("utf-8")), each
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        'SEVERAL = {"interleave_map", "mix"}',
-        'LAZY = frozenset(["flat_map", "other", "interleave_map"])',
-        'ENDED = ("take", "take_while")',
-        'SEEING = {"filter": 1, "take_while": 2}',
-        'KINDS = {1: "filter", 2: "take_while"}',
-        'KNOWN = "map filter".split()',
-        'call.name == "mix"',
-        'if name != "shuffle": pass',
-        '"mix" == call.combinator.name',
-        'x = build.__name__ in ("mix", "other")',
-        'match call.name:\n    case "mix": pass',
-        'match name:\n    case "other" | "zip": pass',
-    ],
-)
-def test_a_table_of_names_is_caught(code: str) -> None:
-    assert tables(code)
-
-
-@pytest.mark.parametrize(
-    "code",
-    ['registry["map"]', 'on_error == "skip"', '("raise", "skip")', "name in registry", "name == x"],
-)
-def test_what_is_no_table_of_names_is_not(code: str) -> None:
-    assert not tables(code)
-
-
 def test_the_docstring_lists_the_rooms_in_order() -> None:
     listed = []
     for folder, names in re.findall(r"^- (?:(\w+): )?(.*)$", lz.__doc__ or "", re.MULTILINE):

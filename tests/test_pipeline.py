@@ -64,13 +64,6 @@ def test_a_pipeline_is_no_iterator() -> None:
         next(pipeline)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("data", [[1, 2], (1,), range(3), np.arange(3), {"a": 1}])
-@pytest.mark.parametrize("use", [lz.run, lz.head, lz.init, lz.profile])
-def test_data_in_place_of_a_pipeline_are_told_how_to_become_one(use: Any, data: Any) -> None:
-    with pytest.raises(lz.ArgumentError, match=r"must be a Pipeline, got .*wrap data in source"):
-        use(data)
-
-
 @given(strategies.pipelines())
 def test_every_repr_is_short_and_the_same_twice(pipeline: lz.Pipeline[Any]) -> None:
     text = repr(pipeline)

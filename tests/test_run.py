@@ -36,21 +36,6 @@ class Stream:
 # --- the state, and going on ---
 
 
-def test_state_dict_has_no_side_effects_and_loads_anywhere() -> None:
-    run = lz.run(PIPELINE)
-    saved = [run.state_dict(), *(run.state_dict() for _ in run)]
-    run.load_state_dict(saved[2])  # before
-    assert run.state_dict() == saved[2]
-    assert next(run) == ITEMS[2]
-    assert run.state_dict() == run.state_dict() == saved[3]
-    run.load_state_dict(saved[0])  # in the middle
-    assert list(run) == ITEMS
-    run.load_state_dict(saved[1])  # after the end
-    assert list(run) == ITEMS[1:]
-    run.load_state_dict(lz.state_at(PIPELINE, 4))
-    assert list(run) == []
-
-
 def test_a_state_dict_is_flat_and_bad_ones_are_refused() -> None:
     """It contains no container, which DCP takes apart and loses if it is empty."""
     found = lz.state_at(PIPELINE, 2)
@@ -64,17 +49,6 @@ def test_a_state_dict_is_flat_and_bad_ones_are_refused() -> None:
             lz.State.from_dict({**flat, "stages": text})
 
 
-def test_loading_within_a_loop_goes_on_from_there() -> None:
-    start = lz.init(PIPELINE)
-    run = lz.run(PIPELINE)
-    found = []
-    for item in run:
-        found.append(item)
-        if len(found) == 2:
-            run.load_state_dict(start.to_dict())
-    assert found == ITEMS[:2] + ITEMS
-
-
 def test_a_bad_state_changes_nothing() -> None:
     run = lz.run(PIPELINE)
     next(run)
@@ -84,14 +58,6 @@ def test_a_bad_state_changes_nothing() -> None:
             run.load_state_dict(bad)
         assert run.state.items == 1
     assert list(run) == ITEMS[1:]
-
-
-def test_next_and_for_share_one_position() -> None:
-    run = lz.run(PIPELINE)
-    loop = iter(run)
-    assert [next(run), next(loop), next(run), next(loop)] == ITEMS
-    for exhausted in (run, loop, iter(run)):
-        assert next(exhausted, "end") == "end"
 
 
 def test_two_runs_of_one_pipeline_do_not_meet() -> None:
@@ -290,19 +256,6 @@ def test_a_run_counts_what_it_gave_whatever_fails(name: str) -> None:
         assert run.state.items == len(found)
     assert found == expected
     assert errors == 20
-
-
-def test_loops_share_a_block_and_loading_ends_it() -> None:
-    pipeline = lz.source([*range(100)])
-    run = lz.run(pipeline)
-    assert list(islice(run, 40)) == [*range(40)]  # so that a block is long
-    one, two = iter(run), iter(run)
-    assert [next(one), next(two), next(one)] == [40, 41, 42]
-    run.load_state_dict(lz.state_at(pipeline, 90))
-    assert [next(two), next(one), next(two), run.state.items] == [90, 91, 92, 93]
-    run.close()
-    assert next(one, "end") == next(two, "end") == "end"
-    assert run.state.items == 93
 
 
 def test_a_run_left_in_the_middle_is_let_go_at_once() -> None:

@@ -36,7 +36,6 @@ HEAD = ["name", "compared", "by", "median", "min", "max", "unit", "/hand", "/pee
 PAGES = Path(__file__).parents[2] / "notebooks/explanation"
 PAGE, BESIDE, README = PAGES / "performance.md", PAGES / "peers.md", PAGES.parents[1] / "README.md"
 NO_WAY = "-"
-RATIOS = ["ratio to by hand", "ratio to best other"]
 LIBRARIES = (
     OURS,
     "infinibatch",

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 OURS = sorted(n for n, c in lz.registry.items() if c.build.__module__.startswith("lazyckpt."))
 
@@ -435,12 +436,16 @@ USES: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("not_one", [None, 3, [1], lz.map(len), lz.Pipeline])
+DATA: list[Any] = [[1], (1,), range(3), np.arange(3), {"a": 1}]
+
+
+@pytest.mark.parametrize("not_one", [None, 3, *DATA, lz.map(len), lz.Pipeline], ids=repr)
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_what_runs_has_to_be_a_pipeline(use: Callable[[Any], object], not_one: Any) -> None:
     message = refusal(lambda: use(not_one))
     assert "must be a Pipeline" in message
     assert repr(not_one)[:50] in message
+    assert ("wrap data in source" in message) == any(not_one is data for data in DATA)
 
 
 @pytest.mark.parametrize("epoch", [-1, None, "a", 1.0, True])
@@ -469,13 +474,8 @@ def test_boundaries_are_numbers(boundaries: Any) -> None:
     assert "boundaries must be increasing numbers" in message
 
 
-class Stream:
-    def __iter__(self) -> Any:
-        return iter([1, 2, 3])
-
-
 @pytest.mark.parametrize("size", [sys.maxsize, sys.maxsize + 1, 2**100])
-@pytest.mark.parametrize("data", [[1, 2, 3], Stream()], ids=["list", "stream"])
+@pytest.mark.parametrize("data", [[1, 2, 3], Stream([1, 2, 3])], ids=["list", "stream"])
 @pytest.mark.parametrize(
     ("name", "argument"),
     [

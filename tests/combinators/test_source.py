@@ -14,18 +14,9 @@ import lazyckpt as lz
 from lazyckpt.testing import check_resume, equal
 from lazyckpt.testing.laws import Stream
 from tests.combinators.cases import Odd, alike
+from tests.helpers import Indexed
 
-
-class Numbers:
-    def __len__(self) -> int:
-        return 7
-
-    def __getitem__(self, index: int) -> Any:
-        if not 0 <= index < 7:
-            raise IndexError(index)
-        return {"x": np.full(2, index), "y": index}
-
-
+NUMBERS = Indexed(7, lambda index: {"x": np.full(2, index), "y": index})
 ODD = [Odd(), Odd(), Odd(), Odd(), Odd()]
 ROWS = np.arange(14.0).reshape(7, 2)
 
@@ -38,7 +29,7 @@ DATA: dict[str, tuple[Any, list[Any], bool]] = {
     "array": (ROWS, list(ROWS), True),
     "1-d array": (np.arange(5), list(np.arange(5)), True),
     "strings": (np.array(["a", "bc"]), [np.str_("a"), np.str_("bc")], True),
-    "map-style": (Numbers(), [Numbers()[i] for i in range(7)], True),
+    "map-style": (NUMBERS, [NUMBERS[i] for i in range(7)], True),
     "dict values": ({"a": 1, "b": 2}.values(), [1, 2], False),
     "re-iterable": (Stream([1, None, "a"]), [1, None, "a"], False),
     "nones": ([None, None, None], [None, None, None], True),

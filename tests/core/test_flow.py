@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -12,13 +11,9 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 N = 3_000
-
-
-class Stream:
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(N))
 
 
 def ten(x: int) -> list[int]:
@@ -45,11 +40,11 @@ THERE: dict[str, lz.Pipeline[Any]] = {
 }
 BLOCKS = {
     **THERE,
-    "blocks of a stream": lz.source(Stream()) | lz.block_shuffle(500, seed=0),
+    "blocks of a stream": lz.source(Stream(range(N))) | lz.block_shuffle(500, seed=0),
     "short epochs": lz.source([*range(7)]) | lz.repeat(9),
-    "short expansions": lz.source(Stream()) | lz.take(9) | lz.flat_map(ten),
+    "short expansions": lz.source(Stream(range(N))) | lz.take(9) | lz.flat_map(ten),
     "mixed expansions": lz.source(range(30)) | lz.flat_map(mixed),
-    "mixed expansions of a stream": lz.source(Stream()) | lz.take(30) | lz.flat_map(mixed),
+    "mixed expansions of a stream": lz.source(Stream(range(N))) | lz.take(30) | lz.flat_map(mixed),
     "epochs of expansions": lz.source(range(12)) | lz.flat_map(mixed) | lz.repeat(3),
 }
 blocks = pytest.mark.parametrize("name", BLOCKS)
@@ -127,7 +122,9 @@ def test_to_close_passes_over_no_items() -> None:
     assert run.state.items == 1
 
 
-@pytest.mark.parametrize("upstream", [lz.source(range(50)), lz.source(Stream()) | lz.take(50)])
+@pytest.mark.parametrize(
+    "upstream", [lz.source(range(50)), lz.source(Stream(range(N))) | lz.take(50)]
+)
 def test_an_error_between_blocks(upstream: lz.Pipeline[int]) -> None:
     failures = [True, True]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,16 +10,10 @@ from rich.console import Console
 
 import lazyckpt as lz
 from lazyckpt.state.codec import layers
-from tests.helpers import Unread, workers
-
-
-class UntouchedStream:
-    def __iter__(self) -> Iterator[Any]:
-        raise AssertionError("it was read")
-
+from tests.helpers import Streamed, Unread, may_not_be_read, workers
 
 EXECUTORS = (None, lz.threads(1), lz.threads(3), lz.processes(2))
-STREAM = lz.source(UntouchedStream())
+STREAM = lz.source(Streamed(may_not_be_read))
 
 
 def long() -> lz.Pipeline[Any]:

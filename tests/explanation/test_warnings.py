@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 NUMBERS = lz.source(range(10))
 SHUFFLED = NUMBERS | lz.shuffle(seed=0)
 
 
-class Stream:
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(9))
-
-
-STREAM = lz.source(Stream())
+STREAM = lz.source(Stream(range(9)))
 MIXED = STREAM | lz.shuffle(4, seed=0)
 RANDOM = lz.mix([NUMBERS, NUMBERS | lz.map(str)], [1, 2], seed=0)
 SHARD = lz.shard(num_shards=2, index=0)
@@ -73,7 +68,7 @@ def warned(pipeline: lz.Pipeline[Any], executor: lz.Executor | None = None) -> s
         (SHUFFLED | lz.batch(2) | lz.take(2), "take(2)"),
         ((SHUFFLED | lz.batch(2))[:3], "take(3)"),
         (SHUFFLED | lz.skip(2), "skip(2)"),
-        (lz.source(Stream()) | lz.shuffle(40, seed=0) | lz.take(2), "take(2)"),
+        (lz.source(Stream(range(9))) | lz.shuffle(40, seed=0) | lz.take(2), "take(2)"),
         (NUMBERS | lz.block_shuffle(4, seed=0) | lz.map(str) | lz.take(2), "take(2)"),
     ],
 )

@@ -314,18 +314,19 @@ def damage_is_named(form: Format, files: Mapping[str, bytes | None]) -> None:
 # Contents that are none of most formats.
 OTHERS = [b"", b"\0", bytes(600), b"\x80" * 600, b"PK\3\4" + bytes(99), b"\n" * 9, b"\xff\xfe"]
 OTHERS += [next(iter(form.example.files.values())) for form in FORMATS.values()]
-DAMAGES = max(30, settings.default.max_examples // 2)  # of a file
+DAMAGES = max(30, settings.default.max_examples // 2)  # of a file, of compressed ones a third
 
 
 @law(always)
 def damage_is_an_error_that_names_the_file(form: Format) -> None:
     whole, chance = form.example.files, random.Random(form.pattern)
+    damages = DAMAGES // 3 if form.compression else DAMAGES
     damage_is_named(form, whole)
     for name in [*whole][-2:]:
         file = whole[name]
         cut = [file[: int(len(file) * part)] for part in (0, 0.01, 0.3, 0.6, 0.9)]
         other = [bytes(len(file)), gzip(file), b'{"shards": []}', file + b"\0"]
-        for _ in range(DAMAGES):
+        for _ in range(damages):
             other.append(damaged(chance.choice([file, file, other[-1]]), chance))
         for spoilt in [*cut, *other[: 4 * form.is_foreign or None]]:
             damage_is_named(form, {**whole, name: spoilt})

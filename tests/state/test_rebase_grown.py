@@ -13,22 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
+from tests.helpers import Indexed
 from tests.io.cases import written
 from tests.io.conftest import cache  # noqa: F401
 from tests.state.cases import drawn_run
-
-
-class Squares:
-    """A map-style data set."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> int:
-        return index * index
 
 
 def in_files(*sizes: int) -> lz.io.Rows[int]:
@@ -42,7 +31,7 @@ KINDS: dict[str, Any] = {
     "range": lambda size: lz.source(range(size)),
     "list": lambda size: lz.source([*range(size)]),
     "array": lambda size: lz.source(np.arange(size)),
-    "data set": lambda size: lz.source(Squares(size)),
+    "data set": lambda size: lz.source(Indexed(size, lambda index: index * index)),
     "frame": lambda size: lz.source(pa.table({"x": np.arange(size)})),
     "columns": lambda size: lz.columns(x=np.arange(size), y=[[n, n] for n in range(size)]),
     "files": lambda size: lz.source(in_files(4, size - 4) if size > 4 else in_files(4)),
@@ -225,7 +214,7 @@ def test_fewer_items_and_other_names_are_refused() -> None:
         lz.rebase(state, lz.source(range(9), name="books"))
     with pytest.raises(lz.StateMismatch, match=r"length=5.*length=3.*pass 5 or more"):
         lz.rebase(lz.state_at(lz.columns(x=range(5)), 1), lz.columns(x=range(3)))
-    streamed = lz.source(iter_again(), name="web")
+    streamed = lz.source(Stream(range(9)), name="web")
     for known, other in ((state, streamed), (lz.init(streamed), lz.source(range(9), name="web"))):
         with pytest.raises(lz.StateMismatch, match="can't be compared"):
             lz.rebase(known, other)
@@ -237,14 +226,6 @@ def test_fewer_items_and_other_names_are_refused() -> None:
     bad = hostile.stages[0].with_arguments({"length": "5"})
     with pytest.raises(lz.StateMismatch, match="can't be compared"):
         lz.rebase(lz.State((bad,), 0, hostile.position), lz.source(range(9)))
-
-
-def iter_again() -> Any:
-    class Again:
-        def __iter__(self) -> Any:
-            return iter(range(9))
-
-    return Again()
 
 
 def test_a_split_by_keys_follows_data_that_grow_between_epochs() -> None:

@@ -50,18 +50,6 @@ def test_a_mixture_goes_on_with_others_and_loses_nothing(
     assert list(lz.mix_counts(new, state)) == [len(before.get("abc"[n], [])) for n in kept]
 
 
-def test_new_weights_hold_from_here_on() -> None:
-    old, new = (
-        lz.mix([lz.count(), lz.count(100)], w, seed=0) | lz.batch(2) for w in ([1, 0], [0, 1])
-    )
-    state = lz.state_at(old, 3)
-    assert rest(new, state, 2) == [[100, 101], [102, 103]]
-    assert rest(old, lz.rebase(state, new), 1) == [[6, 7]]
-    weights = lz.schedule(lambda n: [n < 8, n >= 8], name="8")
-    schedule = lz.mix([lz.count(), lz.count(100)], weights, seed=0) | lz.batch(2)
-    assert rest(schedule, state, 2) == [[6, 7], [100, 101]]
-
-
 def test_a_schedule_knows_how_many_items_there_were_of_sources_that_are_gone() -> None:
     seen = []
 
@@ -152,12 +140,6 @@ def test_what_a_mixture_cannot_follow(new: Any, reason: str) -> None:
     with pytest.raises(lz.StateMismatch) as caught:
         lz.rebase(lz.state_at(MIX, 5), new)
     assert reason in str(caught.value)
-
-
-def test_a_window_behind_holds_a_mixture_to_its_weights() -> None:
-    old, new = (lz.mix(LETTERS, w, seed=0) | lz.shuffle(4, seed=0) for w in ([1, 2, 3], [3, 2, 1]))
-    with pytest.raises(lz.StateMismatch, match=r"shuffle.* after it holds items from mix"):
-        lz.rebase(lz.state_at(old, 5), new)
 
 
 def test_a_changed_pipeline_of_a_mixture_goes_on_where_it_was() -> None:

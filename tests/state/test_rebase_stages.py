@@ -106,6 +106,12 @@ def test_stages_without_a_memory_are_removed_from_here_on() -> None:
             "filter; put filter after shuffle, or change between epochs",
         ),
         (DATA | lz.map(str) | lz.take(9), DATA | lz.take(8), "take(n=9) -> take(n=8); n decides"),
+        (DATA | lz.block_shuffle(2, seed=0), DATA | lz.block_shuffle(3, seed=0), "block_size=3"),
+        (
+            DATA | lz.batch(2) | lz.shuffle(3, seed=0),
+            DATA | lz.batch(3) | lz.shuffle(3, seed=0),
+            "shuffle(buffer_size=3, seed=0) after it holds items from batch",
+        ),
         (DATA, lz.count() | lz.take(40), "source -> count"),
     ],
     ids=str,

@@ -393,26 +393,6 @@ def test_rebase_to_the_same_is_the_same() -> None:
     assert lz.rebase(STATE, PIPELINE) == STATE
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        (lz.shuffle(seed=0), lz.shuffle(seed=1), "seed=1"),
-        (lz.take(5), lz.take(6), "take(n=5) -> take(n=6)"),
-        (lz.block_shuffle(2, seed=0), lz.block_shuffle(3, seed=0), "block_size=3"),
-        (
-            lz.batch(2) | lz.shuffle(3, seed=0),
-            lz.batch(3) | lz.shuffle(3, seed=0),
-            "shuffle(buffer_size=3, seed=0) after it holds items from batch",
-        ),
-    ],
-    ids=str,
-)
-def test_rebase_refuses_with_a_reason(old: Any, new: Any, reason: str) -> None:
-    with pytest.raises(lz.StateMismatch) as caught:
-        lz.rebase(lz.state_at(DATA | old, 1), DATA | new)
-    assert reason in str(caught.value)
-
-
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_arguments_that_json_has_no_numbers_for(number: float) -> None:
     pipeline = lz.source([1, 2, 3]) | lz.scan(lambda least, x: (min(least, x), x), number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import Any
 
@@ -16,7 +15,7 @@ import lazyckpt as lz
 from lazyckpt.combinators.machines.buffered_shuffle import BoundedOrder, Grid
 from lazyckpt.testing.laws import Stream
 from tests.combinators.long_orders import LENGTHS, keep_laws
-from tests.helpers import Costly
+from tests.helpers import Costly, Streamed
 
 
 def batched(n: int) -> Any:
@@ -69,17 +68,10 @@ class Held:
         Held.alive -= 1
 
 
-class Holding:
-    """A stream of them."""
-
-    def __iter__(self) -> Iterator[Held]:
-        return map(Held, range(3000))
-
-
-@pytest.mark.parametrize("buffer", [1, 2, 16, 17, 40, 100, 333, 1000])
-@pytest.mark.parametrize("cut", [0, 1, 1500, 2990])
+@pytest.mark.parametrize("buffer", [1, 17, 100, 1000])
+@pytest.mark.parametrize("cut", [0, 750, 1490])
 def test_it_holds_no_more_than_its_buffer(buffer: int, cut: int) -> None:
-    pipeline = lz.source(Holding()) | lz.shuffle(buffer, seed=0)
+    pipeline = lz.source(Streamed(lambda: map(Held, range(1500)))) | lz.shuffle(buffer, seed=0)
     state = lz.state_at(pipeline, cut)
     gc.collect()
     before = Held.most = Held.alive

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.compat.emloop import StreamWrapper
 from tests.compat.emloop.cases import END, Source, asked, epoch_sizes
-from tests.helpers import Costly
+from tests.helpers import IS_DEEP, Costly
 
 KINDS: dict[str, Callable[[list[Any]], Callable[[], Any]]] = {
     "generator": lambda batches: lambda: (batch for batch in batches),
@@ -28,7 +28,7 @@ KINDS: dict[str, Callable[[list[Any]], Callable[[], Any]]] = {
 @pytest.mark.parametrize(
     ("kind", "epoch_size"), [("generator", -1), ("list", 64), ("pipeline", 64), ("stream", -1)]
 )
-def test_el18_resumed_at_each_of_a_thousand_places_twice(kind: str, epoch_size: int) -> None:
+def test_el18_resumed_amid_a_thousand_batches_twice(kind: str, epoch_size: int) -> None:
     stream_fn = KINDS[kind]([("batch", n) for n in range(97)])
     stream: StreamWrapper[Any] = StreamWrapper(stream_fn, 0, epoch_size, "train")
     expected, states = [], []
@@ -39,9 +39,9 @@ def test_el18_resumed_at_each_of_a_thousand_places_twice(kind: str, epoch_size: 
     assert len(set(states)) == 1000
     assert max(map(len, states)) <= 1024
     expected += asked(stream, 8)
-    for at, state in enumerate(states):
+    for at in range(0, 1000, 1 if IS_DEEP else 7):
         again: StreamWrapper[Any] = StreamWrapper(stream_fn, 0, epoch_size, "train")
-        again.load_state_dict(json.loads(state))
+        again.load_state_dict(json.loads(states[at]))
         assert asked(again, 3) == expected[at : at + 3]
         twice: StreamWrapper[Any] = StreamWrapper(stream_fn, 0, epoch_size, "train")
         twice.load_state_dict(again.state_dict())

@@ -28,6 +28,7 @@ from tests.compat.gluon.cases import (
     model,
     orders_of,
 )
+from tests.helpers import Indexed
 
 
 def test_gl1_what_is_wrong_or_does_not_go_together_is_refused() -> None:
@@ -142,19 +143,9 @@ def test_gl5_flat_and_sharded_mix_in_workers_too(workers: dict[str, Any]) -> Non
         assert list(made) == [[10, 20], 70, [50], 60]
 
 
-class Grid:
-    """Indices are tuples."""
-
-    def __len__(self) -> int:
-        return 9
-
-    def __getitem__(self, index: tuple[int, int]) -> int:
-        row, column = index
-        return 10 * row + column
-
-
 def test_gl6_tuples_are_indices() -> None:
-    made = ShardedDataLoader(Grid(), batch_sampler=[[(1, 2), (0, 1)], [[(2, 2)], [(1, 1)]]])
+    grid = Indexed(9, lambda index: 10 * index[0] + index[1])
+    made = ShardedDataLoader(grid, batch_sampler=[[(1, 2), (0, 1)], [[(2, 2)], [(1, 1)]]])
     flat, sharded = list(made)
     assert flat.tolist() == [12, 1]
     assert [shard.tolist() for shard in sharded] == [[22], [11]]

@@ -31,6 +31,7 @@ from tests.compat.gluon.cases import (
     loader,
     model,
 )
+from tests.helpers import IS_DEEP
 
 
 def states(loader: ShardedDataLoader, epochs: int) -> tuple[list[Any], list[Any]]:
@@ -157,12 +158,12 @@ def long_runs() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", long_runs())
-def test_gl16_stopped_at_every_position_of_a_long_run_twice(kind: str) -> None:
+def test_gl16_stopped_amid_a_long_run_twice(kind: str) -> None:
     make = long_runs()[kind]
     run = endless(make())
     batches, found = zip(*islice(run, 1000), strict=True)
     resumed, twice = make(), make()
-    for place in range(997):
+    for place in range(0, 997, 1 if IS_DEEP else 7):
         resumed.load_state_dict(found[place])
         batch, state = next(endless(resumed))
         assert (batch, state) == (batches[place + 1], found[place + 1])

@@ -22,7 +22,7 @@ from lazyckpt.compat.gluon import (
 )
 from tests.compat.gluon.cases import WORKERS, Seeded, cut, indices, joined, loader, model, orders_of
 from tests.executors.test_closing import open_files
-from tests.helpers import is_alive, until
+from tests.helpers import Indexed, is_alive, until
 
 
 class Chained:
@@ -45,19 +45,12 @@ def test_gl9_batches_come_in_the_order_of_the_sampler() -> None:
         assert [batch.tolist() for batch in made] == [[i] for i in range(8)]
 
 
-class Whose:
-    def __len__(self) -> int:
-        return 20
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        return os.getpid(), threading.get_ident()
+WHOSE = Indexed(20, lambda _: (os.getpid(), threading.get_ident()))
 
 
 @pytest.mark.parametrize("threaded", [False, True])
 def test_gl9_the_pool_lives_across_epochs(threaded: bool) -> None:
-    with ShardedDataLoader(
-        Whose(), 1, num_workers=2, thread_pool=threaded, batchify_fn=list
-    ) as made:
+    with ShardedDataLoader(WHOSE, 1, num_workers=2, thread_pool=threaded, batchify_fn=list) as made:
         epochs = [{batch[0] for batch in made} for _ in range(3)]
         assert len(set.union(*epochs)) <= 2
         assert (os.getpid() in {pid for pid, _ in epochs[0]}) is threaded
@@ -227,22 +220,13 @@ def test_gl14_none_from_a_batch_sampler_is_an_error_and_no_end(workers: dict[str
             next(iterator)
 
 
-class Any1:
-    """A data set that takes None for an index."""
-
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, index: int | None) -> int | None:
-        return index
-
-
 @pytest.mark.parametrize("workers", WORKERS)
 def test_gl14_none_is_an_index_like_any_other_and_so_is_a_none_item(
     workers: dict[str, Any],
 ) -> None:
+    takes_none = Indexed(3, lambda index: index)
     with ShardedDataLoader(
-        Any1(), 2, sampler=[0, None, 1, None, None], batchify_fn=list, **workers
+        takes_none, 2, sampler=[0, None, 1, None, None], batchify_fn=list, **workers
     ) as made:
         assert list(made) == [[0, None], [1, None], [None]]
     with ShardedDataLoader([None] * 3, 1, batchify_fn=lambda items: None, **workers) as made:
@@ -275,7 +259,7 @@ def test_gl15_a_killed_worker_is_an_error_and_the_batch_comes_again(
 
 
 def test_gl16_close_ends_the_workers_and_iterating_starts_them_again() -> None:
-    made = ShardedDataLoader(Whose(), 1, num_workers=2, batchify_fn=list)
+    made = ShardedDataLoader(WHOSE, 1, num_workers=2, batchify_fn=list)
     iterator = iter(made)
     pids = {pid for batch in islice(iterator, 6) for pid, _ in batch}
     made.close()
@@ -331,7 +315,7 @@ def test_gl16_close_closes_what_the_sampler_has_open(
 def test_gl16_dropping_the_loader_ends_the_workers(taken: int) -> None:
     gc.disable()
     try:
-        made = ShardedDataLoader(Whose(), 1, num_workers=2, batchify_fn=list)
+        made = ShardedDataLoader(WHOSE, 1, num_workers=2, batchify_fn=list)
         pids = {pid for batch in islice(made, taken) for pid, _ in batch}
         del made
         assert pids

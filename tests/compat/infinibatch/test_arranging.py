@@ -16,8 +16,6 @@ import lazyckpt as lz
 from lazyckpt.compat.infinibatch import datasets, iterators
 from tests.compat.infinibatch.cases import SEEDS, control, native, some, through_json
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
 
 def test_ib20_multiplex_refuses() -> None:
     for indices in ([0, 0, 0], [-1], [2], ["0"], [None]):

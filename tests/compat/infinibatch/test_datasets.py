@@ -13,8 +13,6 @@ from infinibatch import datasets as old_datasets
 from lazyckpt.compat.infinibatch import datasets
 from tests.compat.infinibatch.cases import some, through_json
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
 CHUNKS = [[f"{number}-{line}" for line in range(number % 4)] for number in range(9)]
 
 

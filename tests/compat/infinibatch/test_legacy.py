@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from infinibatch import iterators as old
 
 from lazyckpt.compat.infinibatch import iterators
 from tests.compat.infinibatch.cases import MAKES, Make, drawing, some
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
 def bulk(item: Any) -> int:

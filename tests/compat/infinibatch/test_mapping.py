@@ -16,8 +16,6 @@ import lazyckpt as lz
 from lazyckpt.compat.infinibatch import iterators
 from tests.compat.infinibatch.cases import SEEDS, native, some, through_json, until_it_fails
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
 
 def test_ib26_map_refuses() -> None:
     with pytest.raises(ValueError, match="callable"):

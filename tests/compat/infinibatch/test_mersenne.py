@@ -12,8 +12,6 @@ import lazyckpt as lz
 from lazyckpt.compat.infinibatch import iterators
 from tests.compat.infinibatch.cases import native, place, some, through_json
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 8, 1000, 70_000])
 def test_the_place_after_what_was_drawn(size: int) -> None:

@@ -13,8 +13,6 @@ from lazyckpt.compat.infinibatch import iterators
 from tests.compat.infinibatch.cases import native, place, some, stream, through_json, until_it_fails
 from tests.helpers import worker_pids
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
 
 def test_ib35_prefetch_refuses() -> None:
     for size in (0, -1, None):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -15,15 +14,10 @@ from infinibatch import iterators as old
 
 from lazyckpt.compat.infinibatch import iterators
 from tests.compat.infinibatch.cases import SEEDS, drawing, native, place, some, through_json
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+from tests.helpers import Streamed
 
 
 def test_ib10_any_iterable_that_begins_anew() -> None:
-    class Own:
-        def __iter__(self) -> Iterator[int]:
-            return iter([1, 2])
-
     for iterable in (
         [1, None],
         (1, 2),
@@ -32,7 +26,7 @@ def test_ib10_any_iterable_that_begins_anew() -> None:
         {3},
         range(3),
         np.arange(3),
-        Own(),
+        Streamed(lambda: [1, 2]),
         [],
         b"ab",
     ):
@@ -46,12 +40,11 @@ def test_ib10_any_iterable_that_begins_anew() -> None:
 def test_ib10_an_iterable_is_asked_when_its_first_item_is() -> None:
     asked = []
 
-    class Own:
-        def __iter__(self) -> Iterator[int]:
-            asked.append(0)
-            return iter([1, 2])
+    def begin() -> list[int]:
+        asked.append(0)
+        return [1, 2]
 
-    it = iterators.MapIterator(iterators.NativeCheckpointableIterator(Own()), str)
+    it = iterators.MapIterator(iterators.NativeCheckpointableIterator(Streamed(begin)), str)
     it.setstate(None)
     assert len(asked) == 1  # to see that it is no iterator
     assert some(it) == ["1", "2"]

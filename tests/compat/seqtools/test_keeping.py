@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import LIBRARIES
+from tests.helpers import Streamed
 
 
 @given(st.data(), st.integers(0, 4), st.integers(1, 3), st.booleans())
@@ -37,15 +38,14 @@ def test_sq19_uniter(data: st.DataObject, cache: int, parallel: int, sized: bool
 def test_sq19_uniter_goes_back_no_more_than_it_must() -> None:
     begun: list[int] = []
 
-    class Source:
-        def __iter__(self) -> Iterator[int]:
-            mine = len(begun)
-            begun.append(0)
-            for item in range(20):
-                begun[mine] += 1
-                yield item
+    def read() -> Iterator[int]:
+        mine = len(begun)
+        begun.append(0)
+        for item in range(20):
+            begun[mine] += 1
+            yield item
 
-    near = ours.uniter(Source(), cache_size=3, n_parallel=2, size=20)
+    near = ours.uniter(Streamed(read), cache_size=3, n_parallel=2, size=20)
     assert [near[i] for i in (9, 8, 7, 6, 2, 10, 3)] == [9, 8, 7, 6, 2, 10, 3]
     assert begun == [11, 4]
     with pytest.raises(ValueError, match="begin again"):
@@ -60,14 +60,13 @@ def test_sq19_uniter_goes_back_no_more_than_it_must() -> None:
 def test_sq19_after_an_error_of_the_iterable_the_right_items_come() -> None:
     is_lost = [True]
 
-    class Source:
-        def __iter__(self) -> Iterator[int]:
-            for item in range(6):
-                if item == 2 and is_lost:
-                    raise OSError(f"lost {is_lost.pop()}")
-                yield item
+    def read() -> Iterator[int]:
+        for item in range(6):
+            if item == 2 and is_lost:
+                raise OSError(f"lost {is_lost.pop()}")
+            yield item
 
-    items = ours.uniter(Source(), cache_size=3, size=6)
+    items = ours.uniter(Streamed(read), cache_size=3, size=6)
     assert items[1] == 1
     with pytest.raises(OSError, match="lost True"):
         items[4]
@@ -77,12 +76,11 @@ def test_sq19_after_an_error_of_the_iterable_the_right_items_come() -> None:
 def test_sq19_nothing_is_asked_for_before_an_item_is_read() -> None:
     opened: list[str] = []
 
-    class Source:
-        def __iter__(self) -> Iterator[str]:
-            opened.append("once")
-            return iter("abc")
+    def begin() -> str:
+        opened.append("once")
+        return "abc"
 
-    letters = ours.add_cache(ours.smap(str.upper, ours.uniter(Source(), size=3)))
+    letters = ours.add_cache(ours.smap(str.upper, ours.uniter(Streamed(begin), size=3)))
     assert opened == []
     assert (letters[1], opened) == ("B", ["once"])
 

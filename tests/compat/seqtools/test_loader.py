@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
-from itertools import islice
+from itertools import cycle, islice
 from random import random
 from typing import Any
 
@@ -26,31 +25,20 @@ from tests.compat.seqtools.cases import (
     same,
     tell,
 )
-from tests.helpers import worker_pids
+from tests.helpers import Indexed, Streamed, worker_pids
 
-
-class Forever:
-    def __iter__(self) -> Iterator[int]:
-        while True:
-            yield from (3, 1, 2)
+FOREVER = Streamed(lambda: cycle([3, 1, 2]))
+WHERE = Indexed(6, lambda _: os.getpid())
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sq1_collate_and_items_are_made_by_workers(workers: int) -> None:
-    loader = ours.DataLoader(Where(), 2, num_workers=workers, collate_fn=where, prefetch_factor=3)
+    loader = ours.DataLoader(WHERE, 2, num_workers=workers, collate_fn=where, prefetch_factor=3)
     for maker, makers in loader:
         assert os.getpid() not in {maker, *makers}
     del loader
     gc.collect()
     assert not worker_pids()
-
-
-class Where:
-    def __len__(self) -> int:
-        return 6
-
-    def __getitem__(self, index: int) -> int:
-        return os.getpid()
 
 
 def where(batch: list[int]) -> tuple[int, list[int]]:
@@ -96,11 +84,11 @@ def test_sq4_iterables_and_endless_samplers(workers: int) -> None:
     with pytest.raises(TypeError):
         len(stream)
     endless = ours.DataLoader(
-        list("abcd"), 2, sampler=Forever(), num_workers=workers, collate_fn="".join
+        list("abcd"), 2, sampler=FOREVER, num_workers=workers, collate_fn="".join
     )
     batches = iter(endless)
     assert list(islice(batches, 4)) == ["db", "cd", "bc", "db"]
-    resumed = ours.DataLoader(list("abcd"), 2, sampler=Forever(), collate_fn="".join)
+    resumed = ours.DataLoader(list("abcd"), 2, sampler=FOREVER, collate_fn="".join)
     resumed.load_state_dict(endless.state_dict())
     assert list(islice(resumed, 2)) == list(islice(batches, 2)) == ["cd", "bc"]
     pipeline = lz.source(range(9)) | lz.filter(lambda x: x % 2)
