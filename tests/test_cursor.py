@@ -144,6 +144,7 @@ def test_closing_while_an_item_is_made_leaves_nothing_open() -> None:
     assert not opened
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of sockets that are not held yet
 @pytest.mark.parametrize(
     ("executor", "step"),
     [(None, 1), (lz.threads(), 29), (lz.processes(), 389)],
