@@ -116,7 +116,8 @@ def _leading(
     segments = executor.spec.split(common)
     pool = executor.start(LeadingPool, handlers_of(segments))
     machine = Plan(pool, PrefetchGate(gate.is_gated), skip_log).machine(segments)
-    pool.read(common, machine, chain.calls[number], skip_log_of(chain))
+    own_log, is_gated = skip_log_of(chain), gate.is_gated
+    pool.read(common, machine, chain.calls[number], own_log, is_gated=is_gated)
     return pool
 
 
@@ -127,7 +128,15 @@ class LeadingPool(SharedPool):
     _followers: Mapping[int, SimpleQueue[Any]] = {}  # their requests
     _are_done: threading.Event | None = None  # set once no follower is left
 
-    def read(self, common: Chain, machine: Machine[Any], deals: Call, log: SkipLog | None) -> None:
+    def read(
+        self,
+        common: Chain,
+        machine: Machine[Any],
+        deals: Call,
+        log: SkipLog | None,
+        *,
+        is_gated: bool,
+    ) -> None:
         """Say what to read, before the first opening.
 
         Args:
@@ -135,7 +144,9 @@ class LeadingPool(SharedPool):
             machine: Their machine, whose tasks this pool does.
             deals: The stage that deals their items to the ranks.
             log: The skip log of this rank's own stream.
+            is_gated: If True, compute only items that a rank waits for.
         """
+        self._is_gated = is_gated
         self._common, self._machine, self._deals, self._own_log = common, machine, deals, log
 
     def begin(self, told: Mapping[str, Any]) -> None:
@@ -154,7 +165,9 @@ class LeadingPool(SharedPool):
         if skip_log is not None and self._own_log is not None:
             skip_log.lose(self._own_log.lost)
         ranks = [link.rank, *followers]
-        tee = self._tee = Tee(self._machine, self._common.calls, ranks, skip_log)
+        tee = self._tee = Tee(
+            self._machine, self._common.calls, ranks, skip_log, reads_ahead=not self._is_gated
+        )
         self._followers = {rank: SimpleQueue() for rank in followers}
         self._are_done = threading.Event() if followers else None
         for rank, requests in self._followers.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import islice
+from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call
@@ -20,6 +20,7 @@ from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
+_READ_SECONDS = 10e-3  # for items at a time, since each time wakes all ranks
 _TICK = 0.25  # seconds between two signs of life of a rank that waits
 
 
@@ -71,18 +72,21 @@ class _Stream:
         machine: Machine[Any],
         calls: tuple[Call, ...],
         skip_log: SkipLog | None,
+        seconds: float,
     ) -> None:
-        """Read more items, in the only thread that reads."""
+        """Read at least `count` more items, or to the end, in the only thread that reads."""
         drain = SkipRecord if skip_log is None else skip_log.drain
+        deadline = monotonic() + seconds
         try:
             flow = self.flow = self.flow or machine.flow(self.begin)
-            for item in islice(flow.pull, count):
+            for item in flow.pull:
                 if not self.passed + len(self.held):
                     self.most = max(1.0, SHARED_BYTES / (item_bytes([item]) or 1))
                 self.held.append(_Held(item, flow.snapshot(), drain()))
                 count -= 1
-            if count:
-                self.end = _Held(None, flow.snapshot(), drain())
+                if count <= 0 and (monotonic() >= deadline or len(self.held) >= self.most):
+                    return
+            self.end = _Held(None, flow.snapshot(), drain())
         except BaseException as error:
             self.failure = as_failure(error, calls)
 
@@ -100,6 +104,8 @@ class Tee:
         calls: tuple[Call, ...],
         ranks: Iterable[int],
         skip_log: SkipLog | None,
+        *,
+        reads_ahead: bool,
     ) -> None:
         """Prepare to read.
 
@@ -108,7 +114,9 @@ class Tee:
             calls: Its stages.
             ranks: The ranks that read it.
             skip_log: The log of records that it skips.
+            reads_ahead: Whether to read items that no rank waits for yet.
         """
+        self._seconds = _READ_SECONDS if reads_ahead else 0.0
         self._machine, self._calls, self._skip_log = machine, calls, skip_log
         self._changed = threading.Condition()
         self._opened = dict.fromkeys(ranks, 0)  # flows, by rank
@@ -216,7 +224,7 @@ class Tee:
                     continue
                 self._is_reading = True
             try:
-                stream.read(missing, self._machine, self._calls, self._skip_log)
+                stream.read(missing, self._machine, self._calls, self._skip_log, self._seconds)
             finally:
                 with self._changed:
                     self._is_reading = False
