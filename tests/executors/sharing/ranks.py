@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
@@ -30,6 +31,7 @@ class Hub:
         self.size, self.delay, self.timeout = size, delay, timeout
         self.nodes = nodes_of(size, self.per_node) if nodes is None else nodes
         self.posted: list[bytes] = []  # keys, of all ranks
+        self.received = Counter[int]()  # bytes that were sent to one rank only, by rank
         self.links: list[QueueLink] = []
         self._changed = threading.Condition()
         self._gathered: dict[str, dict[int, QueueLink]] = {}
@@ -102,6 +104,7 @@ class QueueLink:
 
     def send(self, rank: int, message: bytes) -> None:
         assert rank in self._role.peers(self.rank)
+        self._hub.received[rank] += len(message)
         self._send([rank], message)
 
     def _send(self, ranks: Sequence[int], message: Any) -> None:
