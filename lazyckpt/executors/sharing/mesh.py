@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import selectors
 import socket
 import struct
@@ -12,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.sharing.link import Leave, Receive
@@ -79,12 +77,16 @@ class _Peer:
 
 
 class Mesh:
-    """Sockets between this rank and each of its peers."""
+    """Sockets between this rank and each of its peers.
+
+    It says nothing while the process that trains is stopped, even if it is in a different one.
+    """
 
     def __init__(
-        self, rank: int, makers: Sequence[int], sockets: Mapping[int, socket.socket]
+        self, rank: int, makers: Sequence[int], sockets: Mapping[int, socket.socket], trainer: int
     ) -> None:
         self.rank, self.makers = rank, makers
+        self._trainer = trainer
         self._peers = {each: _Peer(sock) for each, sock in sockets.items()}
         self._lock = threading.Lock()  # of the outboxes
         self._wake, self._woken = socket.socketpair()
@@ -161,7 +163,7 @@ class Mesh:
         return monotonic() < self._ends and not all(each.has_left for each in self._peers.values())
 
     def _say_alive(self) -> None:
-        if _is_parent_stopped():
+        if _is_stopped(self._trainer):
             return
         with self._lock:
             for peer in self._peers.values():
@@ -216,12 +218,9 @@ class Mesh:
         self._selector.close()
 
 
-def _is_parent_stopped() -> bool:
-    """Return whether this process works for one that a signal such as SIGSTOP has stopped."""
-    parent: Any = multiprocessing.parent_process()
-    if parent is None:
-        return False
+def _is_stopped(process: int) -> bool:
+    """Return whether a signal such as SIGSTOP has stopped a process."""
     with suppress(OSError, IndexError):
-        stat = Path(f"/proc/{parent.pid}/stat").read_text()
+        stat = Path(f"/proc/{process}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] in "Tt"
     return False

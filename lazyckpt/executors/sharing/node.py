@@ -21,7 +21,6 @@ from lazyckpt.executors.plan.handlers import Outcome, Reader
 from lazyckpt.executors.plan.segments import Segment, dealt
 from lazyckpt.executors.plan.tasks import stream_tasks
 from lazyckpt.executors.planned import DrivenFlows, Plan, handlers_of
-from lazyckpt.executors.pools.forking import own_threads, working
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, get_within
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
@@ -177,7 +176,6 @@ class LeadingPool(SharedPool):
                 name=f"lazyckpt-follower-{rank}",
                 daemon=True,
             )
-            own_threads.add(thread)
             thread.start()
 
     def stop(self) -> None:
@@ -222,8 +220,7 @@ class LeadingPool(SharedPool):
                 deals = self._deals.replaced(index=index)
                 machine = deals.build(tee.machine(rank, skip_log))
                 readers[index] = Reader(Chain((*calls, deals)), machine)
-            with working():
-                outcome = readers[index](task)
+            outcome = readers[index](task)
             link.send(rank, packed(key, outcome))
             del outcome, message
 

@@ -15,7 +15,6 @@ from lazyckpt.core.sizes import item_bytes
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.tasks import SHARED_BYTES
-from lazyckpt.executors.pools.forking import resting
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
@@ -218,8 +217,7 @@ class Tee:
                     return
                 is_next = min(self._done.values()) >= stream.number
                 if self._is_reading or not is_next or given - stream.passed > stream.most:
-                    with resting():
-                        self._changed.wait(_TICK)
+                    self._changed.wait(_TICK)
                     say_alive()  # where this is a process of which others wait for items
                     continue
                 self._is_reading = True
