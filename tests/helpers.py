@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -84,9 +85,41 @@ def until(happens: Callable[[], Any], seconds: float = HANGS) -> Any:
 
 
 def workers() -> list[Any]:
-    """Threads and processes of runs that are alive."""
-    named = [*threading.enumerate(), *multiprocessing.active_children()]
-    return [worker for worker in named if worker.name.startswith("lazyckpt-")]
+    """Threads and processes of runs that are alive: threads, and numbers of processes."""
+    threads = [each for each in threading.enumerate() if each.name.startswith("lazyckpt-")]
+    return [*threads, *worker_pids()]
+
+
+def worker_pids() -> list[int]:
+    """Worker processes of runs, whether this process has forked them, or its server has."""
+    forked = multiprocessing.active_children()
+    found = [each.pid or 0 for each in forked if each.name.startswith("lazyckpt-")]
+    parents = {pid: parent for pid in all_pids() if (parent := parent_of(pid))}
+    servers = {
+        pid
+        for pid, parent in parents.items()
+        if parent == os.getpid() and b"start_workers" in command_of(pid)
+    }
+    return found + [pid for pid, parent in parents.items() if parent in servers and is_alive(pid)]
+
+
+def all_pids() -> list[int]:
+    return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+
+
+def parent_of(pid: int) -> int:
+    """The process that started one; 0 if that has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def nothing_is_left() -> None:

@@ -164,7 +164,7 @@ def test_closing_while_an_item_is_made_leaves_nothing_open() -> None:
 
 @pytest.mark.parametrize(
     ("executor", "step"),
-    [(None, 1), (lz.threads(), 29), (lz.processes(start_method="fork"), 389)],
+    [(None, 1), (lz.threads(), 29), (lz.processes(), 389)],
 )
 def test_next_goes_on_after_an_interrupt(executor: lz.Executor | None, step: int) -> None:
     for number in range(1, 1 << 30, step):

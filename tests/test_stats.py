@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-from multiprocessing import parent_process
 from operator import mul
 from threading import Event, Thread
 from time import sleep
@@ -114,7 +113,7 @@ def test_items_left_out_and_workers_lost_are_counted() -> None:
             assert [*run] == [1, 3]
             assert run.stats.skipped == run.skipped == 2
 
-    deadly = lz.source(range(6)) | lz.map(_kill_worker)
+    deadly = lz.source(range(6)) | lz.map(_kill_worker, os.getpid())
     with lz.run(deadly, executor=lz.processes(2, timeout=60)) as run:
         assert run.stats.restarts == 0
         with pytest.raises(lz.WorkerDied):
@@ -128,8 +127,8 @@ def test_items_left_out_and_workers_lost_are_counted() -> None:
         assert (run.stats.items, run.stats.restarts) == (3, 1)
 
 
-def _kill_worker(x: int) -> int:
-    if x == 3 and parent_process() is not None:
+def _kill_worker(consumer: int, x: int) -> int:
+    if x == 3 and os.getpid() != consumer:
         os.kill(os.getpid(), signal.SIGKILL)
     return x
 

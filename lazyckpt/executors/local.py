@@ -97,8 +97,8 @@ def threads(
 
 
 def start_method(value: object) -> str:
-    """Return a start method of multiprocessing, for `checked`."""
-    methods = ("fork", "forkserver", "spawn")
+    """Return a start method, for `checked`."""
+    methods = ("forkserver", "spawn", "fork")
     if value not in methods:
         raise Unfit(" or ".join(map(repr, methods)))
     return str(value)
@@ -134,8 +134,12 @@ def processes(
     Processes suit work that is Python code. Arrays, CPU tensors and large messages travel
     through shared memory, everything else through pipes. Functions and the data of sources
     are pickled once; all workers read a source's arrays and list items from the same memory.
-    Lambdas and closures need cloudpickle, or fork. While workers are forked, lazyckpt's own
-    threads pause.
+    Lambdas, closures and functions of the main module need cloudpickle, or fork.
+
+    Workers start clean: they inherit no lock, no thread and no open file of this process, but
+    its paths, its environment variables and its standard output. They don't import the main
+    module, so a script needs no guard `if __name__ == "__main__"`. The first start of a program
+    starts a server, which imports the modules that your functions need once for all workers.
 
     Workers run `map`, `filter` and `flat_map` in parallel, each on its own item. Stages that
     need items in order, such as a buffer or a packing stage, run in one separate process (see
@@ -153,8 +157,7 @@ def processes(
     If a worker dies, `WorkerDied` is raised at the item that it was computing, after all
     earlier items. The run can continue, with new workers. With `on_error="skip"`, an item
     that kills or hangs its worker is tried again at least once and then skipped, if its stage
-    may skip items that fail. With forkserver and spawn, guard the main part of a script with
-    `if __name__ == "__main__"`, as multiprocessing requires; a script without it is refused.
+    may skip items that fail.
 
     Small items travel in chunks of up to 16,384 items, 256 KiB and 32 ms of work. Two chunks
     per worker are held ready.
@@ -172,9 +175,10 @@ def processes(
         workers: Number of processes. A single process runs the whole pipeline. Several
             compute items in parallel and deliver them in order.
         buffer_size: Number of items to hold ready.
-        start_method: "fork", "forkserver" or "spawn". None is multiprocessing's
-            default; if that is fork, and other software has threads that may hold
-            locks, a warning is issued once.
+        start_method: "forkserver" forks workers from the server. "spawn" starts a new
+            interpreter for each, which takes longer. "fork" forks this process: nothing is
+            pickled, but if other threads hold locks, a worker that needs one hangs, so it warns
+            of other threads. None is "forkserver", on macOS "spawn".
         shared_memory: If True, send arrays through shared memory instead of pickling them.
         gated: If True, compute only items that the consumer waits for, and those that
             `Run.allow_buffering` allows.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from _thread import start_new_thread
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any, Protocol
 
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 
 
@@ -114,16 +112,10 @@ def _stop(pools: list[WorkerPool], owner: int) -> None:
             pool.stop()
 
 
-def _stop_beside(pools: list[WorkerPool], owner: int) -> None:
-    # Waiting registers this thread in `threading`, up to Python 3.12 for the process's lifetime.
-    own_threads.add(threading.current_thread())
-    _stop(pools, owner)
-
-
 def _finalize(pools: list[WorkerPool], owner: int) -> None:
     """Stop pools, in a thread if that may wait: garbage collection may interrupt any code."""
     if any(pool.is_external for pool in pools):
         with suppress(RuntimeError):  # the interpreter is shutting down
-            start_new_thread(_stop_beside, (pools, owner))
+            start_new_thread(_stop, (pools, owner))
     else:
         _stop(pools, owner)

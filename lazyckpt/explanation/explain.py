@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -260,8 +259,7 @@ def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
         executor = inner
     if "start_method" not in executor.arguments or has_cloudpickle():
         return
-    method = executor.arguments["start_method"] or multiprocessing.get_start_method()
-    if method == "fork":
+    if executor.arguments["start_method"] == "fork":
         return
     for _, each in pipelines(chain):
         for call in each.calls:
@@ -269,9 +267,9 @@ def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
                 function = getattr(call.arguments[name], "func", call.arguments[name])
                 if "<l" in getattr(function, "__qualname__", ""):  # <lambda>, <locals>
                     yield (
-                        f"{show(function)} in {call.name} has no name that a worker can import, "
-                        f'which start_method="{method}" requires; define it in a module, or '
-                        'pip install "lazyckpt[processes]" to get cloudpickle'
+                        f"{show(function)} in {call.name} has no name that a worker can import; "
+                        'define it in a module, or pip install "lazyckpt[processes]" to get '
+                        "cloudpickle"
                     )
 
 

@@ -26,19 +26,17 @@ LONG = 4 * SOON  # seconds, for actions that nothing waits for
 LATE = 5.0  # seconds that an item may take if one hangs: no machine is so busy
 
 THREADS = {"threads": lz.threads(), "threads2": lz.threads(2)}
-FORKED = {
-    f"fork{n}": lz.processes(n, start_method="fork", buffer_size=4, timeout=60) for n in (1, 2)
-}
-OTHERS = {name: lz.processes(2, start_method=name) for name in ("forkserver", "spawn")}
-QUICK = THREADS | FORKED
+SERVED = {f"processes{n}": lz.processes(n, buffer_size=4, timeout=60) for n in (1, 2)}
+OTHERS = {name: lz.processes(2, start_method=name) for name in ("fork", "spawn")}
+QUICK = THREADS | SERVED
 EVERY = QUICK | OTHERS
-PROCESSES = FORKED | OTHERS
+PROCESSES = SERVED | OTHERS
 INLINE: dict[str, lz.Executor] = {"inline": lz.inline()}
 HUNG: dict[str, lz.Executor] = {
     "threads": lz.threads(timeout=LATE),
     "threads2": lz.threads(2, timeout=LATE),
-    "fork": lz.processes(timeout=LATE, start_method="fork"),
-    "fork2": lz.processes(2, timeout=LATE, start_method="fork"),
+    "processes": lz.processes(timeout=LATE),
+    "processes2": lz.processes(2, timeout=LATE),
 }
 
 
@@ -80,9 +78,7 @@ def little_memory(index: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), most))
 
 
-LITTLE = {
-    f"little{n}": lz.processes(n, start_method="fork", worker_init=little_memory) for n in (1, 2)
-}
+LITTLE = {f"little{n}": lz.processes(n, worker_init=little_memory) for n in (1, 2)}
 
 
 def keep(item: Any) -> bool:
@@ -179,7 +175,7 @@ class Raised:
         self.kind, self.args, self.__name__ = kind, args, kind.__name__
 
     def __call__(self, flag: Path) -> None:
-        raise self.kind(*self.args)
+        raise self.kind(*[each() if callable(each) else each for each in self.args])
 
 
 def apologise(flag: Path) -> None:
@@ -364,34 +360,34 @@ ERRORS: dict[Callable[[Path], Any], Told] = {
     much_memory: Told(MemoryError, None, LITTLE),
     Raised(Frozen, "bread", 3): Told(Frozen, "bread", INLINE | QUICK),
     Raised(Unhashable, "bread"): Told(Unhashable, "bread", INLINE | QUICK),
-    Raised(Needs, "bread", 3): Told(Needs, "3 of bread", FORKED),
-    Raised(Doubles, "bread"): Told(Doubles, "no bread", FORKED),
-    Raised(Sorry, threading.Lock()): Told(lz.PipelineError, "can't be pickled.*Sorry", FORKED),
-    raise_local: Told(Exception, "bread", FORKED),
-    Raised(Unsendable, "bread"): Told(Unsendable, "bread", FORKED),
-    Raised(Unreceivable, "bread"): Told(Unreceivable, "bread", FORKED),
-    Raised(Speechless): Told(Speechless, None, FORKED),
-    Raised(Locked, "bread"): Told(Locked, "bread", FORKED),
-    Raised(ExceptionGroup, "bread", [ValueError(1), Needs("butter", 2)]): Told(
-        ExceptionGroup, "bread", FORKED
+    Raised(Needs, "bread", 3): Told(Needs, "3 of bread", SERVED),
+    Raised(Doubles, "bread"): Told(Doubles, "no bread", SERVED),
+    Raised(Sorry, threading.Lock): Told(lz.PipelineError, "can't be pickled.*Sorry", SERVED),
+    raise_local: Told(Exception, "bread", SERVED),
+    Raised(Unsendable, "bread"): Told(Unsendable, "bread", SERVED),
+    Raised(Unreceivable, "bread"): Told(Unreceivable, "bread", SERVED),
+    Raised(Speechless): Told(Speechless, None, SERVED),
+    Raised(Locked, "bread"): Told(Locked, "bread", SERVED),
+    Raised(ExceptionGroup, "bread", lambda: [ValueError(1), Needs("butter", 2)]): Told(
+        ExceptionGroup, "bread", SERVED
     ),
-    Raised(Domestic): Told(Exception, None, FORKED),
+    Raised(Domestic): Told(Exception, None, SERVED),
 }
 CROSSING = "can't leave its process|unpickled"
 ITEMS: dict[Callable[[Path], Any], Told] = {
-    opened: Told(TypeError, None, FORKED, CROSSING),
-    view: Told(TypeError, None, FORKED, CROSSING),
-    lock: Told(TypeError, None, FORKED, CROSSING),
-    unsendable: Told(Sorry, None, FORKED, CROSSING),
-    unsendable_like_a_pipe: Told(BrokenPipeError, None, FORKED, CROSSING),
-    unreceivable: Told(Sorry, None, FORKED, CROSSING),
-    unreceivable_like_a_pipe: Told(EOFError, None, FORKED, CROSSING),
+    opened: Told(TypeError, None, SERVED, CROSSING),
+    view: Told(TypeError, None, SERVED, CROSSING),
+    lock: Told(TypeError, None, SERVED, CROSSING),
+    unsendable: Told(Sorry, None, SERVED, CROSSING),
+    unsendable_like_a_pipe: Told(BrokenPipeError, None, SERVED, CROSSING),
+    unreceivable: Told(Sorry, None, SERVED, CROSSING),
+    unreceivable_like_a_pipe: Told(EOFError, None, SERVED, CROSSING),
 }
 LATER = "delivered items"  # a worker may have died of any stage
 LOSSES: dict[Callable[[Path], Any], Told] = {
     kill: Told(lz.WorkerDied, "was ended by SIGKILL", PROCESSES, LATER, is_once=True),
-    leave: Told(lz.WorkerDied, "ended with exit code 3", FORKED, LATER, is_once=True),
-    realtime: Told(lz.WorkerDied, "ended by (signal 3|SIGRTMIN)", FORKED, LATER, is_once=True),
-    leave_an_heir: Told(lz.WorkerDied, "was ended by SIGKILL", FORKED, LATER, is_once=True),
+    leave: Told(lz.WorkerDied, "ended with exit code 3", SERVED, LATER, is_once=True),
+    realtime: Told(lz.WorkerDied, "ended by (signal 3|SIGRTMIN)", SERVED, LATER, is_once=True),
+    leave_an_heir: Told(lz.WorkerDied, "was ended by SIGKILL", SERVED, LATER, is_once=True),
     wait: Told(lz.WorkerTimeout, r"within 5\.0 s", HUNG, LATER, is_once=True),
 }

@@ -20,8 +20,8 @@ import pytest
 import lazyckpt as lz
 from tests.executors.faults import (
     EVERY,
-    FORKED,
     QUICK,
+    SERVED,
     SOON,
     THREADS,
     Fault,
@@ -119,7 +119,8 @@ def rest(threads: ThreadPoolExecutor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "name"), every_other(FILES, ["threads", "fork2", "threads2", "inline", "futures"])
+    ("files", "name"),
+    every_other(FILES, ["threads", "processes2", "threads2", "inline", "futures"]),
 )
 def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
@@ -206,7 +207,7 @@ class Told:
 def test_a_trainers_handler_is_not_the_workers(flag: Path) -> None:
     handler = signal.signal(signal.SIGTERM, lambda number, frame: flag.with_name("saved").touch())
     try:
-        run = lz.run(seekable(Fault(flag, 5, wait)), executor=FORKED["fork2"])
+        run = lz.run(seekable(Fault(flag, 5, wait)), executor=SERVED["processes2"])
         next(run)
         run.close()
         assert not flag.with_name("saved").exists()
@@ -231,8 +232,9 @@ def test_a_run_that_nobody_holds_lets_its_workers_go(executor: lz.Executor, shap
 
 
 UNCLOSED = """
-import multiprocessing, sys, time
+import sys, time
 import lazyckpt as lz
+from tests.helpers import worker_pids
 
 def slowly(x):
     time.sleep(x and 0.01)
@@ -243,7 +245,7 @@ if __name__ == "__main__":
     pipeline = lz.source(range(10**6)) | lz.map(slowly) | lz.{stage}
     run = lz.run(pipeline, executor=executor)
     for item in run:
-        print(*[child.pid for child in multiprocessing.active_children()])
+        print(*worker_pids())
         {end}
 """
 
@@ -256,8 +258,8 @@ ENDS = [
 UNCLOSED_RUNS = {
     "lz.threads()": 0,
     "lz.threads(2)": 0,
-    "lz.processes(2, start_method='fork')": 2,
-    "lz.processes(start_method='forkserver')": 1,
+    "lz.processes(2)": 2,
+    "lz.processes()": 1,
     "lz.processes(2, start_method='spawn')": 2,
 }
 

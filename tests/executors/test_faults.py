@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,13 +21,12 @@ import lazyckpt as lz
 from tests.executors.faults import (
     ERRORS,
     EVERY,
-    FORKED,
     HUNG,
     ITEMS,
     LATE,
     LOSSES,
-    OTHERS,
     PROCESSES,
+    SERVED,
     SHAPES,
     SOON,
     Fault,
@@ -50,7 +50,7 @@ from tests.executors.faults import (
     unsendable_like_a_pipe,
     wait,
 )
-from tests.helpers import until, workers
+from tests.helpers import until, worker_pids, workers
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -105,7 +105,7 @@ def test_a_fault(what: Any, told: Told, executor: lz.Executor, shape: Any, flag:
 @pytest.mark.parametrize("at", [0, 99])
 @pytest.mark.parametrize("what", [lock, kill, unreceivable_like_a_pipe])
 def test_the_first_item_and_the_last(what: Any, at: int, flag: Path) -> None:
-    for shape, executor in zip(SHAPES, [*FORKED.values()] * 2, strict=True):
+    for shape, executor in zip(SHAPES, [*SERVED.values()] * 2, strict=True):
         flag.touch()
         found: list[Any] = []
         with lz.run(shape(Fault(flag, at, what), 100), executor=executor) as run:
@@ -119,7 +119,7 @@ def test_the_first_item_and_the_last(what: Any, at: int, flag: Path) -> None:
 def test_tasks_that_can_not_cross(gives: Any, flag: Path) -> None:
     pipeline = lz.source(Odds(flag, gives)) | lz.map(int)
     found: list[Any] = []
-    with lz.run(pipeline, executor=lz.processes(2, start_method="fork")) as run:
+    with lz.run(pipeline, executor=lz.processes(2)) as run:
         for _ in range(2):
             fails(run, found, ITEMS[gives].kind)
             assert found == list(range(50))
@@ -142,13 +142,13 @@ def test_an_error_does_not_wait_for_work_in_flight(executor: lz.Executor, flag: 
 
 def test_one_stage_is_named_where_only_one_can_be_meant(flag: Path) -> None:
     pipeline = lz.source(range(9)) | lz.map(Fault(flag, 5, kill)) | lz.batch(2)
-    with lz.run(pipeline, executor=FORKED["fork2"]) as run:
+    with lz.run(pipeline, executor=SERVED["processes2"]) as run:
         error = fails(run, [], lz.WorkerDied)
         assert "lazyckpt: in map(<Fault>), built at" in notes(error)
 
 
 def test_a_worker_that_is_killed_while_it_is_idle_blames_no_stage(flag: Path) -> None:
-    executor = lz.processes(start_method="fork", worker_init=lambda index: kill(flag))
+    executor = lz.processes(worker_init=lambda index: kill(flag))
     with lz.run(lz.source(range(9)) | lz.map(int), executor=executor) as run:
         error = fails(run, [], lz.WorkerDied)
         assert "lazyckpt: after 0 delivered items" in notes(error)
@@ -160,8 +160,8 @@ def test_workers_killed_while_they_are_idle(executor: lz.Executor, shape: Any) -
     with lz.run(shape(int, 10**4), executor=executor) as run:
         found.append(next(run))
         run.pause()
-        for worker in multiprocessing.active_children():
-            worker.kill()
+        for worker in worker_pids():
+            os.kill(worker, signal.SIGKILL)
         run.unpause()  # which a gate that the dead hold would not
         begun = monotonic()
         fails(run, found, lz.WorkerDied, "SIGKILL")
@@ -175,15 +175,15 @@ def large(item: int) -> Any:
 
 @pytest.mark.parametrize("shared_memory", [True, False])
 def test_a_worker_killed_amid_a_large_array(shared_memory: bool) -> None:
-    executor = lz.processes(buffer_size=8, shared_memory=shared_memory, start_method="fork")
+    executor = lz.processes(buffer_size=8, shared_memory=shared_memory)
     found: list[int] = []
     with lz.run(lz.source(range(30)) | lz.map(large), executor=executor) as run:
         found.append(int(next(run)[0]))
-        [worker] = multiprocessing.active_children()
+        [worker] = worker_pids()
         if not shared_memory:  # it writes until the pipe is full, or all 8 have been taken in
-            stat = Path(f"/proc/{worker.pid}/wchan")
+            stat = Path(f"/proc/{worker}/wchan")
             until(lambda: stat.read_text().startswith(("sock", "unix")))
-        worker.kill()
+        os.kill(worker, signal.SIGKILL)
         with pytest.raises(lz.WorkerDied, match="SIGKILL"):
             found.extend(int(item[0]) for item in run)
         assert run.state.items == len(found)
@@ -270,7 +270,7 @@ def holding(held: Any) -> Any:
     return lambda item: held
 
 
-@each(OTHERS)
+@each(SERVED)
 def test_functions_that_hold_what_would_come_as_something_else(
     executor: lz.Executor, flag: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ def pids(fn: Any, size: int) -> dict[str, lz.Pipeline[int]]:
 @pytest.mark.parametrize("shape", pids(pid, 1))
 def test_none_runs_in_the_process_that_reads(shape: str) -> None:
     for workers in (1, 2):
-        executor = lz.processes(workers, start_method="fork")
+        executor = lz.processes(workers)
         assert os.getpid() not in set(lz.run(pids(pid, 3000)[shape], executor=executor))
 
 
@@ -58,7 +58,7 @@ def test_none_runs_in_the_process_that_reads(shape: str) -> None:
 def test_all_workers_have_a_part_of_what_takes_long(
     shape: str, on_error: Any, tmp_path: Path
 ) -> None:
-    executor = lz.processes(2, start_method="fork")
+    executor = lz.processes(2)
     pipeline = pids(partial(meet, tmp_path), 80)[shape]
     with lz.run(pipeline, executor=executor, on_error=on_error) as run:
         assert len(set(run)) == 2
@@ -117,7 +117,7 @@ WIDE: dict[str, lz.Pipeline[Any]] = {
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("shape", WIDE)
 def test_nor_does_one_where_states_are_read(shape: str, workers: int) -> None:
-    executor = lz.processes(workers, start_method="fork")
+    executor = lz.processes(workers)
     expected = [state for _, state in lz.run(WIDE[shape]).with_state()]
     CALLED_IN.clear()
     with lz.run(WIDE[shape], executor=executor) as run:
@@ -138,7 +138,7 @@ def cached(size: int, x: int) -> Any:
 def test_who_writes_into_an_item_changes_no_other(shape: str, size: int) -> None:
     pipeline: lz.Pipeline[Any] = lz.source(range(1000)) | lz.map(cached, size)
     pipeline = pipeline | lz.filter(keep) if shape == "outputs" else pipeline
-    with lz.run(pipeline, executor=lz.processes(2, start_method="fork")) as run:
+    with lz.run(pipeline, executor=lz.processes(2)) as run:
         for number, item in enumerate(run):
             assert (item["array"] == number % 7).all()
             item["array"] += 1

@@ -26,16 +26,16 @@ def stride(at_least: int, number: int = 0) -> int:
 EXECUTORS: dict[str, tuple[lz.Executor, int, int]] = {
     "threads": (lz.threads(), 1, 9),
     "threads3": (lz.threads(3, buffer_size=20), 1, 9),
-    "fork2": (lz.processes(2, buffer_size=4, start_method="fork"), 1, MOST),
+    "processes2": (lz.processes(2, buffer_size=4), 1, MOST),
     "one thread ahead": (lz.threads(2, buffer_size=1), 3, 9),
     "gated": (lz.threads(2, gated=True), 3, 9),
-    "fork": (lz.processes(start_method="fork"), 3, 35),
+    "processes": (lz.processes(), 3, 35),
     "through pipes": (
-        lz.processes(2, buffer_size=1, start_method="fork", shared_memory=False, retries=1),
+        lz.processes(2, buffer_size=1, shared_memory=False, retries=1),
         3,
         35,
     ),
-    "forkserver": (lz.processes(2, start_method="forkserver"), 12, MOST),
+    "fork": (lz.processes(2, start_method="fork"), 12, MOST),
     "spawn": (lz.processes(2, start_method="spawn"), 36, MOST),
 }
 PAIRS = [
@@ -52,9 +52,7 @@ def test_the_table(row: Any, on_error: Any, executor: lz.Executor, apart: int) -
 
 numbers = st.integers(1, 9)
 threads = st.builds(lz.threads, st.integers(1, 4), buffer_size=numbers)
-forks = st.builds(
-    lz.processes, st.integers(1, 3), buffer_size=numbers, start_method=st.just("fork")
-)
+processes = st.builds(lz.processes, st.integers(1, 3), buffer_size=numbers)
 
 
 # Stages that can't have items left out before them are among any.
@@ -88,7 +86,7 @@ def test_threads(
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-@given(st.data(), forks, threads, st.integers(0, 39))
+@given(st.data(), processes, threads, st.integers(0, 39))
 @settings(max_examples=max(4, settings().max_examples // 8))
 def test_processes(
     kind: str, data: st.DataObject, one: lz.Executor, other: lz.Executor, cut: int

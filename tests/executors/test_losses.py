@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from tests.executors.faults import fails, keep, little_memory, notes
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-KILLED = {f"fork{n}": lz.processes(n, start_method="fork", retries=1) for n in (1, 2)}
+KILLED = {f"processes{n}": lz.processes(n, retries=1) for n in (1, 2)}
 BRIEF = 2.0  # seconds that an item may take: one that is late by chance is tried again
 
 
@@ -31,11 +30,11 @@ class Bad:
 
     def __init__(self, bad: set[int], fatal: Callable[[], Any], error: Exception) -> None:
         self.bad, self.fatal, self.error = bad, fatal, error
-        self.raised = 0
+        self.raised, self.consumer = 0, os.getpid()
 
     def __call__(self, item: Any) -> Any:
         if int(item) in self.bad:
-            if parent_process() is not None:
+            if os.getpid() != self.consumer:
                 self.fatal()
                 return item
             self.raised += 1
@@ -51,7 +50,7 @@ def killing(bad: set[int], number: int = signal.SIGKILL) -> Bad:
 
 def hanging(bad: set[int]) -> Bad:
     late = lz.WorkerTimeout(f"timed out after {BRIEF:g} s")
-    return Bad(bad, threading.Event().wait, late)
+    return Bad(bad, lambda: threading.Event().wait(), late)
 
 
 class Data:
@@ -188,7 +187,7 @@ def test_a_record_that_kills_is_left_out(executor: lz.Executor, shape: Any) -> N
 
 @pytest.mark.parametrize(("workers", "shape"), [(1, "map"), (2, "lines"), (2, "stream")])
 def test_a_record_that_hangs_is_left_out(workers: int, shape: str) -> None:
-    executor = lz.processes(workers, timeout=BRIEF, start_method="fork")
+    executor = lz.processes(workers, timeout=BRIEF)
     left_out_as_errors_are(SHAPES[shape](hanging({41})), executor)
 
 
@@ -196,7 +195,7 @@ def test_a_record_that_hangs_is_left_out(workers: int, shape: str) -> None:
 @given(st.sampled_from([*SHAPES]), st.sets(st.integers(0, 60), max_size=3), st.integers(1, 2))
 def test_any_records_that_kill_are_left_out(shape: str, bad: set[int], workers: int) -> None:
     pipeline = SHAPES[shape](killing(bad))
-    executor = lz.processes(workers, start_method="fork")
+    executor = lz.processes(workers)
     with lz.run(pipeline, executor=executor, on_error="skip") as run:
         assert delivered(run) == delivered(lz.run(pipeline, on_error="skip"))
 
@@ -226,8 +225,8 @@ def test_what_kills_once_is_no_error_where_it_is_tried_again(
     workers: int, shape: str, tmp_path: Path
 ) -> None:
     pipeline = SHAPES[shape](Counted(tmp_path / "tries", {41}, most=2))
-    fork = lz.processes(workers, start_method="fork", retries=2)
-    with lz.run(pipeline, executor=fork) as run:
+    executor = lz.processes(workers, retries=2)
+    with lz.run(pipeline, executor=executor) as run:
         assert [*run] == [*lz.run(SHAPES[shape](int))]
         assert not run.skipped
     assert len((tmp_path / "tries").read_text().splitlines()) == 2
@@ -238,7 +237,7 @@ def test_an_item_that_kills_is_an_error_after_so_many_tries(shape: str, tmp_path
     bad = Counted(tmp_path / "tries", {41})
     pipeline = SHAPES[shape](bad)
     found: list[Any] = []
-    with lz.run(pipeline, executor=lz.processes(2, start_method="fork", retries=2)) as run:
+    with lz.run(pipeline, executor=lz.processes(2, retries=2)) as run:
         error = fails(run, found, lz.WorkerDied, "was ended by SIGKILL")
         assert bad.tries() == 3
         assert f"after {len(found)} delivered items" in notes(error)
@@ -251,7 +250,7 @@ def test_an_item_that_kills_is_an_error_after_so_many_tries(shape: str, tmp_path
 @pytest.mark.parametrize("retries", [0, 1, 3])
 def test_a_record_is_tried_again_before_it_is_left_out(retries: int, tmp_path: Path) -> None:
     bad = Counted(tmp_path / "tries", {41})
-    executor = lz.processes(2, start_method="fork", retries=retries)
+    executor = lz.processes(2, retries=retries)
     with lz.run(numbers() | lz.map(bad), executor=executor, on_error="skip") as run:
         assert [*run] == [x for x in range(60) if x != 41]
     assert bad.tries() == 1 + max(1, retries)
@@ -271,7 +270,7 @@ def crash() -> None:
 )
 def test_the_text_says_how_the_worker_ended(dies: Any, says: str) -> None:
     pipeline = numbers() | lz.map(Bad({7}, dies, ValueError()))
-    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+    with lz.run(pipeline, executor=KILLED["processes2"], on_error="skip") as run:
         assert [*run] == [x for x in range(60) if x != 7]
         assert run.skipped.first == (f"map(<Bad>) before (0, 8): {says}",)
 
@@ -280,7 +279,7 @@ def test_an_item_for_which_there_is_no_memory_is_left_out() -> None:
     def much(item: int) -> int:
         return len(bytearray(1 << 30)) if item == 7 else item
 
-    executor = lz.processes(2, start_method="fork", worker_init=little_memory, retries=1)
+    executor = lz.processes(2, worker_init=little_memory, retries=1)
     with lz.run(numbers() | lz.map(much), executor=executor, on_error="skip") as run:
         assert [*run] == [x for x in range(60) if x != 7]
         assert "MemoryError" in run.skipped.first[0]
@@ -289,7 +288,7 @@ def test_an_item_for_which_there_is_no_memory_is_left_out() -> None:
 def test_large_arrays_come_from_workers_that_replace_others() -> None:
     bad = killing({2, 5})
     pipeline = numbers(9) | lz.map(lambda x: np.full(1 << 16, bad(x)))
-    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+    with lz.run(pipeline, executor=KILLED["processes2"], on_error="skip") as run:
         kept = [*run]  # in shared memory, as far as there are slots
     assert [int(item[0]) for item in kept] == [0, 1, 3, 4, 6, 7, 8]
     assert all((item == item[0]).all() for item in kept)
@@ -299,7 +298,7 @@ def test_what_nobody_may_leave_out_is_an_error() -> None:
     bad = killing({7})
     pipeline = numbers() | lz.scan(lambda total, x: (bad(x), x), 0) | lz.map(str)
     found: list[Any] = []
-    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+    with lz.run(pipeline, executor=KILLED["processes2"], on_error="skip") as run:
         fails(run, found, lz.WorkerDied, "SIGKILL")
         assert found == [*map(str, range(7))]
 
@@ -313,7 +312,7 @@ def test_all_parts_of_a_run_come_before_the_loss_of_its_worker_at_the_next_run(
     def expansion(item: int) -> list[bytes]:
         return [bytes(1 << 16)] * 40  # which fill three parts
 
-    executor = lz.processes(1, start_method="fork", retries=retries, buffer_size=4)
+    executor = lz.processes(1, retries=retries, buffer_size=4)
     with lz.run(
         lz.source([0, 1]) | lz.map(killing({1})) | lz.flat_map(expansion), executor=executor
     ) as run:
@@ -328,7 +327,7 @@ def test_rows_that_kill_are_left_out_one_by_one(read: Any, tmp_path: Path) -> No
     path.write_text("".join(f"{n}\n" for n in range(9)))
     bad = killing({2, 5})
     pipeline = lz.source([str(path)]) | lz.flat_map(lambda file: read(file, loads=bad))
-    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+    with lz.run(pipeline, executor=KILLED["processes2"], on_error="skip") as run:
         assert [int(item) for item in run] == [0, 1, 3, 4, 6, 7, 8]
         assert run.skipped == 2
 
@@ -337,7 +336,7 @@ def test_rows_that_kill_are_left_out_one_by_one(read: Any, tmp_path: Path) -> No
 def test_a_resume_leaves_out_what_has_killed_without_another_try(shape: Any) -> None:
     bad = killing({6, 7, 41})
     pipeline = shape(bad) | lz.filter(keep) | lz.shuffle(9, seed=1)  # which reads again
-    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+    with lz.run(pipeline, executor=KILLED["processes2"], on_error="skip") as run:
         given, last, first = delivered(run)
         assert run.stats.restarts <= 15  # a new worker leaves out what others were lost at
     for cut in (2, len(given) // 2, len(given) - 1):
@@ -372,7 +371,7 @@ def test_what_is_not_asked_for_does_not_keep_workers_from_the_rest() -> None:
     turns = lz.source([True, False, True]) | lz.repeat(9)
     rest = pairs(numbers(17) | lz.map(killing({4, 9, 14})))
     pipeline = lz.switch(turns, lz.source([0]), rest)
-    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+    with lz.run(pipeline, executor=KILLED["processes2"], on_error="skip") as run:
         assert [*run] == [0]
 
 
@@ -380,7 +379,7 @@ def test_as_many_as_are_fatal_within_a_window_are_left_out() -> None:
     bad = killing({*range(6, 80, 7)})
     pipeline = numbers(80) | lz.map(bad) | lz.map(lambda x: [x] * (x % 5 + 1))
     pipeline = pipeline | lz.pack_first_fit(8, num_bins=2) | lz.map(repr)
-    left_out_as_errors_are(pipeline, lz.processes(2, buffer_size=32, start_method="fork"))
+    left_out_as_errors_are(pipeline, lz.processes(2, buffer_size=32))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -392,12 +391,12 @@ def test_a_record_that_kills_by_its_draw_is_left_out_for_that(workers: int) -> N
         return x
 
     pipeline = numbers(20) | lz.repeat(5) | lz.random_map(drawn, seed=1)
-    left_out_as_errors_are(pipeline, KILLED[f"fork{workers}"])
+    left_out_as_errors_are(pipeline, KILLED[f"processes{workers}"])
 
 
 def test_what_killed_one_function_is_given_to_the_next() -> None:
     before, after = (numbers(8) | lz.repeat(3) | lz.map(fn) for fn in (killing({5}), int))
-    with lz.run(before, executor=KILLED["fork2"], on_error="skip") as run:
+    with lz.run(before, executor=KILLED["processes2"], on_error="skip") as run:
         assert [next(run) for _ in range(7)] == [0, 1, 2, 3, 4, 6, 7]
         state = run.state
         run.change(after)
@@ -421,7 +420,7 @@ def fatal(x: int) -> Any:
 def test_a_worker_that_dies_when_it_sends_an_item_is_not_replaced_forever(
     workers: int, on_error: Any
 ) -> None:
-    executor = lz.processes(workers, start_method="fork")
+    executor = lz.processes(workers)
     pipeline = lz.source(range(12)) | lz.map(fatal)
     with lz.run(pipeline, executor=executor, on_error=on_error) as run:
         found: list[Any] = []

@@ -17,10 +17,10 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.faults import (
-    FORKED,
     INLINE,
     LONG,
     QUICK,
+    SERVED,
     Fault,
     each,
     in_a_stream,
@@ -71,7 +71,7 @@ def test_one_of_two_threads_that_ask_at_once_is_refused(
 
 def test_workers_of_one_run_do_not_keep_those_of_another(flag: Path) -> None:
     """Each was forked while the other's pipes were open."""
-    executor = FORKED["fork1"]
+    executor = SERVED["processes1"]
     with lz.run(seekable(Fault(flag, 5, kill)), executor=executor) as one:
         first = next(one)
         with lz.run(seekable(int, 99), executor=executor) as two:
@@ -96,8 +96,8 @@ class Nested:
     ("outer", "inner"),
     [
         (lz.threads(2), lz.threads(2)),
-        (lz.processes(2, start_method="fork"), lz.threads(2)),
-        (lz.processes(2, start_method="fork"), lz.processes(2)),
+        (lz.processes(2), lz.threads(2)),
+        (lz.processes(2), lz.processes(2)),
         (lz.processes(2, start_method="spawn"), lz.processes(2)),
         (lz.threads(2), lz.processes(2)),
     ],
@@ -116,18 +116,10 @@ def held() -> tuple[int, int, int]:
 
 @pytest.mark.parametrize(
     ("executor", "cycles"),
-    [(lz.threads(), 200), (lz.threads(2), 200), (lz.processes(start_method="fork"), 50)],
-    ids=["threads", "threads2", "fork"],
+    [(lz.threads(), 200), (lz.threads(2), 200), (lz.processes(), 50)],
+    ids=["threads", "threads2", "processes"],
 )
 def test_opening_and_closing_leaks_nothing(executor: lz.Executor, cycles: int) -> None:
-    # In a process of its own: one that has all that tests import takes long to fork.
-    process = multiprocessing.get_context("spawn").Process(target=cycled, args=(executor, cycles))
-    process.start()
-    process.join(LONG)
-    assert process.exitcode == 0
-
-
-def cycled(executor: lz.Executor, cycles: int) -> None:
     pipelines = [lz.source(range(10**6)) | lz.map(ones), in_a_stream(ones, 10**6)]
 
     def cycle(count: int) -> None:
@@ -151,7 +143,7 @@ def ones(item: int) -> Any:
 
 
 def test_a_forked_process_leaves_the_workers_alone() -> None:
-    with lz.run(seekable(int, 10**5), executor=FORKED["fork1"]) as run:
+    with lz.run(seekable(int, 10**5), executor=SERVED["processes1"]) as run:
         next(run)
         child = multiprocessing.get_context("fork").Process(target=consume, args=(run,))
         child.start()
@@ -167,7 +159,7 @@ os.register_at_fork(after_in_child=lambda: [each() for each in in_child])  # bef
 
 import lazyckpt as lz
 
-with lz.run(lz.source(range(9)) | lz.map(str), executor=lz.processes(start_method="fork")) as run:
+with lz.run(lz.source(range(9)) | lz.map(str), executor=lz.processes()) as run:
     next(run)
     in_child.append(run.close)
     if not (child := os.fork()):

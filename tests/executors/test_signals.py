@@ -54,9 +54,9 @@ if __name__ == "__main__":
     [
         ("threads()", "filter(lambda x: True)"),
         ("threads(2)", "filter(lambda x: True)"),
-        ("processes(1, start_method='fork')", "map(int)"),
-        ("processes(2, start_method='fork')", "filter(lambda x: True)"),
-        ("processes(2, start_method='forkserver', worker_init=ready)", "map(int)"),
+        ("processes(1)", "map(int)"),
+        ("processes(2)", "filter(lambda x: True)"),
+        ("processes(2, worker_init=ready)", "map(int)"),
         ("processes(2, start_method='spawn')", "filter(lambda x: True)"),
     ],
 )
@@ -128,7 +128,7 @@ STAGES = ["lz.map(abs)", "lz.map(lambda x: x)", "lz.filter(yes)"]
         ("lz.threads()", STAGES[0]),
         ("lz.threads(2, buffer_size=5)", STAGES[2]),
         ("lz.threads(gated=True)", STAGES[1]),
-        ("lz.processes(start_method='fork')", STAGES[2]),
+        ("lz.processes()", STAGES[2]),
     ],
 )
 def test_interrupts_at_any_moment(executor: str, stage: str, tmp_path: Path) -> None:

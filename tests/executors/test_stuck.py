@@ -32,7 +32,7 @@ def slowly(x):
 
 if __name__ == "__main__":
     pipeline = lz.interleave(*[lz.source(range(1000)) for _ in range(500)]) | lz.map(slowly)
-    with lz.run(pipeline, executor=lz.processes(1, buffer_size=80, start_method="fork")) as run:
+    with lz.run(pipeline, executor=lz.processes(1, buffer_size=80)) as run:
         for count, _ in zip(range(200), run):
             pass
     print("all came")
@@ -53,7 +53,7 @@ def test_items_that_fill_the_pipe_to_a_worker() -> None:
 
     pipeline = lz.source(Texts()) | lz.map(str.upper)
     for workers in (1, 2):
-        executor = lz.processes(workers, buffer_size=50, start_method="fork", shared_memory=False)
+        executor = lz.processes(workers, buffer_size=50, shared_memory=False)
         with lz.run(pipeline, executor=executor) as run:
             assert [text[:4] for text in run] == [str(number) for number in range(1000, 1060)]
 
@@ -67,7 +67,7 @@ def number(x):
 
 if __name__ == "__main__":
     for _ in range(8):
-        executor = lz.processes(1, buffer_size=1, start_method="fork", timeout=60)
+        executor = lz.processes(1, buffer_size=1, timeout=60)
         with lz.run(lz.source(range(400)) | lz.map(number), executor=executor) as run:
             items, is_over = iter(run), threading.Event()
             found = [next(items)]
@@ -125,8 +125,7 @@ def calls_per_item(executor: lz.Executor, n: int) -> Counter[str]:
 
 @pytest.mark.parametrize("make", [lz.threads, lz.processes])
 def test_an_item_costs_the_consumer_no_more_with_many_ahead(make: Any) -> None:
-    options: dict[str, Any] = {"start_method": "fork"} if make is lz.processes else {}
-    found = calls_per_item(make(2, buffer_size=1500, **options), 50)
+    found = calls_per_item(make(2, buffer_size=1500), 50)
     assert found["poll"] <= 100 * 50
     assert found.total() <= 1000 * 50
 
@@ -144,7 +143,7 @@ def large(x: int) -> Any:
 @pytest.mark.parametrize("buffer_size", [2, 8, 32])
 def test_large_arrays_are_alive_one_by_one_in_their_worker(buffer_size: int) -> None:
     """Memory that many items fill is returned, and faulted in again for the next ones."""
-    executor = lz.processes(buffer_size=buffer_size, start_method="fork")
+    executor = lz.processes(buffer_size=buffer_size)
     with lz.run(lz.source(range(100)) | lz.map(large), executor=executor) as run:
         assert max(int(made[0]) for made in run) <= 1
 
@@ -173,7 +172,7 @@ def array(x):
     return np.full(50_000, x)
 
 if __name__ == "__main__":
-    executor = lz.processes(gated=True, start_method="fork")
+    executor = lz.processes(gated=True)
     with lz.run(lz.source(range(5)) | lz.map(lambda x: x and array(x)), executor=executor) as run:
         assert next(run) == 0
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -36,7 +36,7 @@ class Deadly:
 def test_one_of_thousands(shape: Any, workers: int, at: int) -> None:
     pipeline = shape(Deadly(at), MANY)
     found: list[int] = []
-    with lz.run(pipeline, executor=lz.processes(workers, start_method="fork")) as run:
+    with lz.run(pipeline, executor=lz.processes(workers)) as run:
         error = fails(run, found, lz.WorkerDied)
         state = run.state
     assert found == list(range(at))
@@ -48,7 +48,7 @@ def test_one_of_thousands(shape: Any, workers: int, at: int) -> None:
 @pytest.mark.parametrize("shape", [seekable, in_a_stream])
 def test_one_of_thousands_is_left_out(shape: Any) -> None:
     pipeline = shape(Deadly(MANY - 100), MANY)
-    executor = lz.processes(2, start_method="fork")
+    executor = lz.processes(2)
     with lz.run(pipeline, executor=executor, on_error="skip") as run:
         assert list(run) == [item for item in range(MANY) if item != MANY - 100]
         assert run.skipped == 1
@@ -62,7 +62,7 @@ def slow_behind_thousands(item: int) -> int:
 
 def test_slow_items_behind_thousands_are_not_late() -> None:
     """The items of one task together take longer than each may."""
-    executor = lz.processes(timeout=LATE, start_method="fork")
+    executor = lz.processes(timeout=LATE)
     runs = [
         lz.run(shape(slow_behind_thousands, MANY), executor=executor)
         for shape in (seekable, in_a_stream)

@@ -190,13 +190,13 @@ def test_a_function_without_a_name_is_warned_of_where_no_worker_gets_it(
 ) -> None:
     pipeline = NUMBERS | lz.map(lambda x: x)
     text = "<lambda> in map has no name that a worker can import"
-    spawn = lz.processes(2, start_method="spawn")
-    assert text not in warned(pipeline, spawn)
+    clean = lz.processes(2)
+    assert text not in warned(pipeline, clean)
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    assert text in warned(pipeline, spawn)
+    assert text in warned(pipeline, clean)
     for executor in (lz.processes(2, start_method="fork"), lz.threads(2), None):
         assert text not in warned(pipeline, executor)
-    assert text not in warned(NUMBERS | lz.map(str), spawn)
+    assert text not in warned(NUMBERS | lz.map(str), clean)
 
 
 @pytest.mark.parametrize(

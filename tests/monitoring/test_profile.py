@@ -432,7 +432,7 @@ def own_dice(x: int) -> float:
     return random.Random(x).random() + np.random.default_rng(x).random()
 
 
-@pytest.mark.parametrize("executor", [None, lz.processes(2, start_method="fork")], ids=repr)
+@pytest.mark.parametrize("executor", [None, lz.processes(2)], ids=repr)
 def test_a_stage_that_draws_from_a_global_generator_is_named(executor: lz.Executor | None) -> None:
     pipeline = lz.source(range(20)) | lz.map(dice) | lz.map(str) | lz.map(float) | lz.map(noise)
     found = lz.profile(pipeline, executor=executor)

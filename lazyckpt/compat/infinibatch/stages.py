@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from random import Random
 from typing import Any
@@ -28,6 +28,7 @@ from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.decorators import combinator, source_combinator
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.ipc.serialization import has_cloudpickle
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.executors.session import Session
 from lazyckpt.pipeline import Pipeline
@@ -231,11 +232,10 @@ def prefetched(
     With `logs`, a warning is logged if an item is requested and none is ready.
     """
     make: Callable[..., Executor] = processes
-    if multiprocessing.get_start_method() != "fork":
-        try:
-            pickle.dumps(pipeline)
-        except Exception:
-            make = threads
+    try:
+        (import_module("cloudpickle") if has_cloudpickle() else pickle).dumps(pipeline)
+    except Exception:
+        make = threads
     executor = make(workers, buffer_size=buffer_size)
     begin = partial(executor.open, without_prefetch(pipeline))
     return pipeline | infinibatch_prefetch(begin, logs)

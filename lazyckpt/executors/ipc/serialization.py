@@ -7,6 +7,7 @@ import importlib.util
 import os
 import pickle
 import platform
+import struct
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable
@@ -15,8 +16,8 @@ from functools import cache, partial
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from mmap import ACCESS_COPY, mmap
-from multiprocessing.heap import Arena
 from traceback import format_exception, format_exception_only
+from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,11 +25,13 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.secrets import masked
+from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.pickler import LargeBuffers, Pickler
 from lazyckpt.executors.ipc.shared_items import shared_call
-from lazyckpt.executors.ipc.shared_memory import fill, starts
+from lazyckpt.executors.ipc.shared_memory import fill, starts, unnamed_file
+from lazyckpt.executors.ipc.surroundings import Surroundings, surroundings
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
@@ -40,22 +43,38 @@ class SharedPickle:
     """An object pickled once for many processes, in memory that they share.
 
     Its large arrays lie in the shared memory too. A process that writes into an array gets its
-    own copy of the pages.
+    own copy of the pages. In front are the surroundings of this process.
+
+    Attributes:
+        file: The memory, as a file to map.
     """
 
-    def __init__(self, content: Any, *, by_value: bool) -> None:
-        large = LargeBuffers()
-        parts = [_dumps(content, large, by_value=by_value), *large]
-        *places, end = starts(map(len, parts))
-        self._places = [slice(at, at + len(part)) for at, part in zip(places, parts, strict=True)]
-        self._memory = Arena(end)
-        fill(self._memory.buffer, parts)
+    def __init__(self, frame: bytes, large: LargeBuffers) -> None:
+        parts = [pickle.dumps(surroundings(frame)), frame, *large]
+        head = struct.pack(f"={len(parts) + 1}q", len(parts), *map(len, parts))
+        self.file = unnamed_file(starts(map(len, [head, *parts]))[-1])
+        with mmap(self.file.fileno(), 0) as memory:
+            fill(memory, [head, *parts])
 
-    def open(self) -> Any:
-        """Return the object, in one of those processes."""
-        view = memoryview(mmap(self._memory.fd, 0, access=ACCESS_COPY))
-        frame, *buffers = [view[place] for place in self._places]
-        return pickle.loads(frame, buffers=buffers)
+
+def shared_surroundings(file: int) -> Surroundings:
+    """Return the surroundings in front of a `SharedPickle`, given its file descriptor."""
+    found: Surroundings = pickle.loads(_shared_parts(file)[0])
+    return found
+
+
+def shared_content(file: int) -> Any:
+    """Return the object in a `SharedPickle`, given its file descriptor."""
+    _, frame, *buffers = _shared_parts(file)
+    return pickle.loads(frame, buffers=buffers)
+
+
+def _shared_parts(file: int) -> list[memoryview]:
+    view = memoryview(mmap(file, 0, access=ACCESS_COPY))
+    (count,) = struct.unpack_from("=q", view)
+    sizes = struct.unpack_from(f"={count}q", view, 8)
+    places = starts([8 + 8 * count, *sizes])[1:]
+    return [view[at : at + size] for at, size in zip(places, sizes, strict=False)]
 
 
 class Message:
@@ -120,8 +139,8 @@ def this_process() -> str:
 
 
 def serialize_handlers(handlers: list[Handler]) -> bytes:
-    """Pickle handlers and their functions, for workers with a different main module."""
-    return _made(handlers, partial(_dumps, handlers), has_main=False)
+    """Pickle handlers and their functions."""
+    return _made(handlers, partial(_dumps, handlers))
 
 
 def share_handlers(handlers: list[Handler], *more: Any) -> SharedPickle:
@@ -129,37 +148,31 @@ def share_handlers(handlers: list[Handler], *more: Any) -> SharedPickle:
 
     Large arrays and the items of sources lie in memory that all the processes share.
     """
-    return _made(handlers, partial(SharedPickle, (handlers, *more)), has_main=True)
+    large = LargeBuffers()
+    return SharedPickle(_made(handlers, partial(_dumps, (handlers, *more), large)), large)
 
 
-def _made(handlers: list[Handler], make: Callable[..., T], *, has_main: bool) -> T:
-    """Return the result of `make`, with functions pickled by name or else `by_value`.
-
-    Pickling by name is tried if a worker can import the main module. Pickling by value is tried
-    if cloudpickle is installed.
+def _made(handlers: list[Handler], make: Callable[..., bytes]) -> bytes:
+    """Return the result of `make`, given whether to pickle functions by name or `by_value`.
 
     Raises:
         PipelineError: If a function can't be pickled. The message names the stage.
         SourceChanged: If the data of a source have changed.
     """
-    error: Exception | None = None
-    can_import = has_main and hasattr(sys.modules["__main__"], "__file__")
-    ways = [False, True][not can_import :] if has_cloudpickle() else [False]
-    for by_value in ways:
-        try:
-            return make(by_value=by_value)
-        except SourceChanged:
-            raise
-        except Exception as raised:
-            error = raised
-    remedy = (
-        ""
-        if has_cloudpickle()
-        else "; define the function in a module that a worker can import, or "
-        'pip install "lazyckpt[processes]" to get cloudpickle, for lambdas and closures'
-    )
-    what = _unpicklable(handlers, by_value=ways[-1])
-    raise PipelineError(f"{what} can't be sent to a worker process: {error}{remedy}") from error
+    by_value = has_cloudpickle()
+    try:
+        return make(by_value=by_value)
+    except SourceChanged:
+        raise
+    except Exception as error:
+        remedy = (
+            ""
+            if by_value
+            else "; define the function in a module that a worker can import, or "
+            'pip install "lazyckpt[processes]" to get cloudpickle, for lambdas and closures'
+        )
+        what = _unpicklable(handlers, by_value=by_value)
+        raise PipelineError(f"{what} can't be sent to a worker process: {error}{remedy}") from error
 
 
 def has_cloudpickle() -> bool:
@@ -181,7 +194,7 @@ def _dumps(content: Any, large: LargeBuffers | None = None, *, by_value: bool) -
 @cache
 def _pickler(*, by_value: bool, shares: bool) -> Any:
     """Return a class of picklers. With cloudpickle, it refuses objects that would change type."""
-    base: Any = pickle.Pickler
+    base: Any = _ByName
     table: ChainMap[Any, Any] = ChainMap(copyreg.dispatch_table)
     if by_value:
         base = import_module("cloudpickle").Pickler
@@ -189,9 +202,18 @@ def _pickler(*, by_value: bool, shares: bool) -> Any:
         strict = {kind: way for kind, way in kinds.items() if kind not in table}
         table = base.dispatch_table.new_child(strict)
     if shares:
-        dumps = partial(_dumps, by_value=by_value)
-        table = table.new_child({Call: lambda call: shared_call(call, dumps).__reduce__()})
+        make = _pickler(by_value=by_value, shares=False)
+        table = table.new_child({Call: lambda call: shared_call(call, make).__reduce__()})
     return type("Pickler", (base,), {"dispatch_table": table})
+
+
+class _ByName(pickle.Pickler):
+    """A pickler that refuses functions and classes of the main module, which workers don't have."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, (type, FunctionType)) and value.__module__ == "__main__":
+            raise pickle.PicklingError(f"workers don't import the main module, with {show(value)}")
+        return NotImplemented
 
 
 def _reduce_file(file: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -37,25 +38,36 @@ class SharedItems(Shown):
         return self._shown
 
 
-def shared_call(call: Call, dumps: Callable[[Any], bytes]) -> Call:
+def shared_call(call: Call, make_pickler: Callable[[BytesIO, int], pickle.Pickler]) -> Call:
     """Replace the data of a call by `SharedItems` if it is a source of a list or tuple."""
     for name, role in call.functions.items():
         data = call.arguments[name]
-        if role == "data" and type(data) in (list, tuple) and not _share_much(data, dumps):
-            return call.replaced(**{name: _shared(data, dumps)})
+        if role == "data" and type(data) in (list, tuple) and not _share_much(data, make_pickler):
+            return call.replaced(**{name: _shared(data, make_pickler)})
     return call
 
 
-def _share_much(items: Sequence[Any], dumps: Callable[[Any], bytes]) -> bool:
+def _share_much(items: Sequence[Any], make_pickler: Callable[..., pickle.Pickler]) -> bool:
     """Return whether items share a large object, which each item's pickle would repeat."""
     some = items[:: max(1, len(items) // _SAMPLE)]
-    apart, together = sum(len(dumps(item)) for item in some), len(dumps(some))
-    return apart > 2 * together + _SMALL * len(some)
+    apart, _ = _pickled(some, make_pickler)
+    together, _ = _pickled([some], make_pickler)
+    return len(apart) > 2 * len(together) + _SMALL * len(some)
 
 
-def _shared(items: Sequence[Any], dumps: Callable[[Any], bytes]) -> SharedItems:
-    pickles, ends = bytearray(), [0]
-    for item in items:
-        pickles += dumps(item)
-        ends.append(len(pickles))
+def _shared(items: Sequence[Any], make_pickler: Callable[..., pickle.Pickler]) -> SharedItems:
+    pickles, ends = _pickled(items, make_pickler)
     return SharedItems(show(items), np.frombuffer(pickles, np.uint8), np.array(ends, np.int64))
+
+
+def _pickled(
+    items: Sequence[Any], make_pickler: Callable[..., pickle.Pickler]
+) -> tuple[memoryview, list[int]]:
+    """Return the pickles of items, one after the other, and where each ends, after a 0."""
+    file, ends = BytesIO(), [0]
+    pickler = make_pickler(file, 5)
+    for item in items:
+        pickler.dump(item)
+        pickler.clear_memo()
+        ends.append(file.tell())
+    return file.getbuffer(), ends

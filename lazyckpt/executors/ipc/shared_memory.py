@@ -145,14 +145,24 @@ class _SlotBytes(np.ndarray[tuple[int], np.dtype[np.uint8]]):
 
 
 def allocate(size: int, count: int) -> tuple[IO[bytes], SharedMemorySlots]:
-    """Allocate slots in an unnamed file, which disappears with the processes that use it."""
+    """Allocate slots in an unnamed file."""
+    file = unnamed_file(_start(count) + size * count)
+    try:
+        return file, SharedMemorySlots(file, size, count)
+    except BaseException:
+        file.close()
+        raise
+
+
+def unnamed_file(size: int) -> IO[bytes]:
+    """Return a file of `size` zeros in memory, which disappears with the processes that use it."""
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = os.fdopen(os.memfd_create("lazyckpt"), "r+b")
     else:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     try:
-        file.truncate(_start(count) + size * count)
-        return file, SharedMemorySlots(file, size, count)
+        file.truncate(size)
+        return file
     except BaseException:
         file.close()
         raise

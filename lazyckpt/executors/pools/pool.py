@@ -161,6 +161,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
+def stop_pools() -> None:
+    """Stop the pools of this process that have to end before it does."""
+    for pool in list(pools):
+        if pool.ends_at_exit:
+            pool.stop()
+
+
 class PrefetchGate:
     """Says whether items may be computed ahead. Once it `is_closed`, none are computed.
 

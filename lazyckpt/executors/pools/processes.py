@@ -9,10 +9,11 @@ import select
 import socket
 import threading
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from importlib import import_module
+from mmap import mmap
 from multiprocessing.util import Finalize
-from typing import Any
+from typing import IO, Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.serialization import (
@@ -25,13 +26,14 @@ from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
 from lazyckpt.executors.ipc.transport import Unwritable, too_many_files
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
-from lazyckpt.executors.pools.forking import forking, resting
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, pools
-from lazyckpt.executors.pools.progress import Patience, Progress, say_alive, shared_cells
-from lazyckpt.executors.pools.start_method import choose_start_method
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, stop_pools
+from lazyckpt.executors.pools.progress import Patience, Progress, is_worker, say_alive, shared_cells
+from lazyckpt.executors.pools.served_process import ServedProcess, stop_server
+from lazyckpt.executors.pools.start_method import choose_start_method, warn_of_threads
 from lazyckpt.executors.pools.worker_main import (
     START_FAILED,
     WorkerSettings,
+    WorkerStart,
     has_threadpoolctl,
     serve,
 )
@@ -54,6 +56,9 @@ _at_exit: Finalize[Any] | None = None
 def _forget_all() -> None:
     global _at_exit
     _at_exit = None
+    for process in unreaped:
+        if isinstance(process, ServedProcess):
+            process.close()
     unreaped.clear()
 
 
@@ -73,15 +78,18 @@ def _stop_at_exit() -> None:
 
 def _stop_all() -> None:
     try:
-        for pool in list(pools):
-            if pool.ends_at_exit:
-                pool.stop()
+        stop_pools()
     finally:  # also after a Ctrl-C
-        kill_all(unreaped)
+        kill_all(list(unreaped))
+        stop_server()
 
 
 def _let_go(workers: list[WorkerProcess]) -> None:
-    """Receive arrived outcomes, and hang up; a function, see `forking._await_turn`."""
+    """Receive arrived outcomes, and hang up.
+
+    This is a function because from Python 3.13 on, the jump back of a loop may lie outside of
+    the `try` around the loop: an interrupt at the jump would not be caught.
+    """
     for worker in workers:
         with suppress(OSError):
             while worker.receive_ready():
@@ -186,7 +194,7 @@ class ProcessPool(WorkerPool):
             message = pending.came.get_nowait()
             found = opened(message)
             if message.number == START_FAILED:
-                self.stop()  # before the error is raised; also workers that have started since
+                self._end_workers()  # before the error is raised; also newer workers
             pending.outcome = found if isinstance(found, Outcome) else Outcome(*found)
         return pending.outcome
 
@@ -213,7 +221,7 @@ class ProcessPool(WorkerPool):
             if worker is not None and pending.generation == self.generation:
                 if worker.is_whole:
                     return worker
-                self.stop()
+                self._end_workers()
             raise TaskLost
 
     def _take_in(self, seconds: float = 0.0, awaited: WorkerProcess | None = None) -> bool:
@@ -225,8 +233,7 @@ class ProcessPool(WorkerPool):
         with self._lock:
             workers = {worker.pipe.fileno(): worker for worker in self._workers}
         if awaited is not None:
-            with resting():
-                _poll(workers, seconds, awaited)
+            _poll(workers, seconds, awaited)
         found = _poll(workers)
         with self._lock:
             for number, event in found:
@@ -239,6 +246,11 @@ class ProcessPool(WorkerPool):
         return pending.is_done
 
     def stop(self) -> None:
+        self._end_workers()
+        while self._shared:
+            self._shared.pop().file.close()
+
+    def _end_workers(self) -> None:
         if self._workers and self._owner != os.getpid():  # forked, before `forget` was called
             self.forget()
             return
@@ -253,32 +265,23 @@ class ProcessPool(WorkerPool):
         with self._lock:
             if len(self._workers) == self.workers and all(each.is_whole for each in self._workers):
                 return
-        self.stop()
+        self._end_workers()
         _stop_at_exit()
         self._owner = os.getpid()
         method = choose_start_method(self._start_method)
-        context: Any = multiprocessing.get_context(method)
-        shared = shared_cells(context, self.workers)
-        lost = {} if self.skip_log is None else self.skip_log.lost
-        arguments: Any = self._handlers, self._settings
-        if method == "forkserver":
-            context.set_forkserver_preload(["__main__", serve.__module__])  # if it isn't running
-            # Started while Ctrl-C isn't blocked, as all its children inherit that. This function
-            # is undocumented; nothing documented starts the fork server without a process.
-            import_module("multiprocessing.forkserver").ensure_running()
-        if method != "fork":
-            if not self._shared:
-                self._shared.append(share_handlers(*arguments))
-            arguments = self._shared[0]
+        if method != "fork" and not self._shared:
+            self._shared.append(share_handlers(self._handlers, self._settings))
         try:
-            forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
-            with forks, without_interrupts():
+            with without_interrupts(), shared_cells(self.workers) as cells:
                 if method == "fork" and has_threadpoolctl():
                     import_module("threadpoolctl")  # imported once, before the forks
+                memory = mmap(cells.fileno(), 0)
                 for index in range(self.workers):
-                    self._start_worker(context, index, shared, arguments, lost)
+                    self._start_worker(method, index, cells, memory)
+                if method == "fork" and not is_worker():  # which has a thread that only waits
+                    warn_of_threads()
         except BaseException as error:
-            self.stop()
+            self._end_workers()
             if isinstance(error, OSError) and error.errno == errno.EMFILE:
                 raise too_many_files() from error
             raise
@@ -290,20 +293,26 @@ class ProcessPool(WorkerPool):
         self._workers = []
         self._lock = threading.RLock()
 
-    def _start_worker(
-        self, context: Any, index: int, shared: Any, arguments: Any, lost: Mapping[int, Exception]
-    ) -> None:
+    def _start_worker(self, method: str, index: int, cells: IO[bytes], memory: mmap) -> None:
         ours, theirs = socket.socketpair()
-        progress = Progress(shared, index)
-        worker = WorkerProcess(ours, self._settings, progress)
-        self._workers.append(worker)
-        process = context.Process(
-            target=serve,
-            args=(theirs, shared, arguments, index, self._number + index, lost),
-            name=f"lazyckpt-{self._number + index}",
-        )
+        number = self._number + index
+        lost = {} if self.skip_log is None else self.skip_log.lost
+        start = WorkerStart(f"lazyckpt-{number}", index, number, lost)
         with theirs:
-            worker.start(process)
+            worker = WorkerProcess(ours, self._settings, Progress(memory, index))
+            self._workers.append(worker)
+            process: Any
+            if method == "fork":
+                handlers, settings = self._handlers, self._settings
+                process = multiprocessing.get_context("fork").Process(
+                    target=serve,
+                    args=(theirs, memory, lambda: (handlers, settings)),
+                    name=start.name,
+                )
+            else:
+                files = [theirs.fileno(), cells.fileno(), self._shared[0].file.fileno()]
+                process = ServedProcess(start.name, method, files)
+            worker.start(process, start)
 
     def _loss(self, worker: WorkerProcess, *, is_late: bool) -> Exception:
         """Stop because a worker hangs or has died; return the error to raise."""
@@ -317,17 +326,12 @@ class ProcessPool(WorkerPool):
             when = "while it worked; the run can continue, with new workers"
             if not worker.progress.has_begun:
                 when = "before its first item: check worker_init and the modules that it imports"
-                if self._shared:
-                    when += (
-                        "; it also runs the main part of a script: put that under "
-                        "if __name__ == '__main__':"
-                    )
             lost = f"worker {end.replace('was ended', 'killed')}"
             text = f"{name} {end} {when}"
         self.losses += 1
         worker.note_lost(kind(lost))
         under_way = [each for each in worker.pending_tasks.values() if each.made is not None]
         self.lost_at = under_way[0] if under_way else None
-        self.stop()
+        self._end_workers()
         say_alive()
         return kind(text)

@@ -5,36 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 from mmap import mmap
-from multiprocessing.heap import Arena
 from time import monotonic
-from typing import Any
+from typing import IO, Any
+
+from lazyckpt.executors.ipc.shared_memory import unnamed_file
 
 _CELL = 8  # bytes
+_START = 60.0  # seconds
 
 _own: list[Progress] = []  # the progress of this process, if it is a worker
 
 
-def shared_cells(context: Any, workers: int) -> Any:
-    """Allocate memory for the progress of `workers` workers.
-
-    It isn't part of multiprocessing's common heap, which an interrupt may leave inconsistent.
-    """
-    size = Progress.CELLS * workers * _CELL
-    return mmap(-1, size) if context.get_start_method() == "fork" else Arena(size)
+def shared_cells(workers: int) -> IO[bytes]:
+    """Allocate memory for the progress of `workers` workers, as a file to map."""
+    return unnamed_file(Progress.CELLS * workers * _CELL)
 
 
 class Progress:
     """The progress of one worker.
 
     It has the number of the current task, the number of items computed, the watched call in
-    progress, and a counter that shows that the worker is alive while it computes no items.
+    progress, a counter that shows that the worker is alive while it computes no items, and
+    whether it has started.
     """
 
-    CELLS = 4
+    CELLS = 5
 
-    def __init__(self, shared: Any, index: int) -> None:
-        """Use the cells of the worker `index`, in memory of `shared_cells`."""
-        cells = memoryview(shared.buffer if isinstance(shared, Arena) else shared).cast("q")
+    def __init__(self, shared: mmap, index: int) -> None:
+        """Use the cells of the worker `index`, in the memory of `shared_cells`."""
+        cells = memoryview(shared).cast("q")
         self._cells = cells[index * self.CELLS : (index + 1) * self.CELLS]
 
     def begin(self, number: int) -> CountedItems:
@@ -45,6 +44,15 @@ class Progress:
     def say_alive(self) -> None:
         """Restart the timeout of a process that waits for an item."""
         self._cells[3] += 1
+
+    def note_start(self) -> None:
+        """Begin the timeout of the first item, which doesn't include the start of a process."""
+        self._cells[4] = 1
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the worker's process has started."""
+        return self._cells[4] > 0
 
     @property
     def has_begun(self) -> bool:
@@ -57,7 +65,7 @@ class Progress:
 
     def end(self) -> None:
         """Reset: no task is in progress, and none has begun."""
-        self._cells[0], self._cells[3] = -1, 0
+        self._cells[0], self._cells[3], self._cells[4] = -1, 0, 0
 
     def made(self, number: int) -> int | None:
         """Return how many items of a task are computed; None if it isn't in progress."""
@@ -69,7 +77,10 @@ class Progress:
 
 
 class Patience:
-    """The timeout of a worker. It restarts whenever the worker makes progress."""
+    """The timeout of a worker. It restarts whenever the worker makes progress.
+
+    Until its process has started, which may import large packages, it is a minute longer.
+    """
 
     def __init__(self, seconds: float | None, progress: Progress) -> None:
         self._seconds, self._progress = seconds, progress
@@ -84,7 +95,8 @@ class Patience:
             if self._reached:
                 say_alive()
             self._reached = self._progress.reached()
-            self._deadline = monotonic() + self._seconds
+            start = 0 if self._progress.has_started else _START
+            self._deadline = monotonic() + self._seconds + start
         return self._deadline - monotonic()
 
     @property
@@ -99,6 +111,11 @@ class Patience:
 def note_own(progress: Progress) -> None:
     """Register the progress of this process, a worker."""
     _own[:] = [progress]
+
+
+def is_worker() -> bool:
+    """Return whether this process is a worker."""
+    return bool(_own)
 
 
 def say_alive() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from lazyckpt.errors import WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
-from lazyckpt.executors.pools.forking import resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
 
 _TICK = 0.25  # seconds until a signal is handled that came just before a wait
@@ -48,8 +47,7 @@ class QueuedPool(WorkerPool):
         while pending.outcome is None:
             self._awaited, self.is_awaited = pending, True
             try:
-                with resting():
-                    found = self._wait_for(pending)
+                found = self._wait_for(pending)
             finally:
                 self.is_awaited, self._awaited = False, None
             if found is None:

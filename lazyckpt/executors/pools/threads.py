@@ -14,7 +14,6 @@ from typing import Any
 
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
-from lazyckpt.executors.pools.forking import own_threads, working
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.failures.notes import Failure
@@ -120,7 +119,6 @@ class ThreadPool(QueuedPool):
                 daemon=True,  # so that a hanging thread doesn't keep the interpreter alive
             )
             self._threads.append(thread)
-            own_threads.add(thread)
             thread.start()
         self._is_running = True
         if self.generation != generation:  # a signal handler has stopped the pool meanwhile
@@ -141,8 +139,7 @@ def _serve(
     while (task := tasks.get()) is not None:
         pending, handler, payload = task
         if not has_stopped and pending.generation >= 0:
-            with working():
-                outcome = _outcome(handlers[handler], payload, pending.items, inits)
+            outcome = _outcome(handlers[handler], payload, pending.items, inits)
             if outcome.failure is None or not has_stopped:  # stopping may cause failures
                 pending.came.put(outcome)
             del outcome

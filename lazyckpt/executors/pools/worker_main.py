@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from mmap import mmap
 from multiprocessing.connection import wait
 from time import monotonic
 from typing import Any, NamedTuple
 
-from lazyckpt.executors.ipc.serialization import SharedPickle, opened, send_outcome
+from lazyckpt.executors.ipc.serialization import opened, send_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.executors.pools.pool import stop_pools
 from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
 from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import as_failure
@@ -48,30 +50,56 @@ class WorkerSettings(NamedTuple):
     shared_memory: bool
 
 
+class WorkerStart(NamedTuple):
+    """The first message to a worker.
+
+    Attributes:
+        name: The name of its process.
+        cells: Which cells of the memory for progress are its own.
+        number: Its number, for `WorkerSettings.init`.
+        lost: Records to skip, as earlier workers were lost at them.
+    """
+
+    name: str
+    cells: int
+    number: int
+    lost: Mapping[int, Exception]
+
+
 def serve(
     pipe: socket.socket,
-    shared: Any,
-    arguments: tuple[list[Handler], WorkerSettings] | SharedPickle,
-    index: int,
-    number: int,
-    lost: Mapping[int, Exception],
+    cells: mmap,
+    content: Callable[[], tuple[list[Handler], WorkerSettings]],
+    consumer: Any = None,
 ) -> None:
     """Do tasks until the pipe ends. Each outcome has its task's number, from 0.
 
-    Records at which earlier workers were `lost` are skipped.
+    Args:
+        pipe: The socket for tasks and outcomes. The first message is a `WorkerStart`.
+        cells: Memory for the progress of all workers.
+        content: Function that returns the handlers and the settings.
+        consumer: File that ends with the consumer; None for a child of multiprocessing.
     """
     # Only the consumer handles Ctrl-C. Not SIG_IGN: programs started by a function inherit that.
     signal.signal(signal.SIGINT, lambda *_: None)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not the consumer's handler
-    name = multiprocessing.current_process().name
-    start_new_thread(_end_with, (os.getppid(),))  # starting a `Thread` would wait for it to run
+    if consumer is None:
+        process = multiprocessing.parent_process()
+        consumer = process and process.sentinel
+    # Starting a `Thread` would wait for it to run.
+    start_new_thread(_end_with, (consumer, os.getppid()))
     pipe.settimeout(None)  # whatever the default timeout of sockets is
     receiver, sender = Receiver(pipe), Sender(pipe, slots=0)
     try:
-        found = arguments.open() if isinstance(arguments, SharedPickle) else arguments
-        handlers, settings = found
+        name, own, number, lost = receiver.receive().open()
+    except (EOFError, OSError):
+        return
+    multiprocessing.current_process().name = name
+    progress = Progress(cells, own)
+    progress.note_start()
+    try:
+        handlers, settings = content()
         for each in handlers if lost else ():
             each.leave_out(lost)
         sender = Sender(pipe, slots=settings.slots, shared=settings.shared_memory)
@@ -87,7 +115,6 @@ def serve(
         return
     limit, checked_at = settings.library_threads, 0.0
     done = 0
-    progress = Progress(shared, index)
     note_own(progress)
     progress.say_alive()  # so that a slow start doesn't count towards an item's timeout
     while (task := _next_task(receiver)) is not None:
@@ -104,9 +131,10 @@ def serve(
         try:
             _send(sender, done, outcome, name)
         except OSError:
-            return
+            break
         done += 1
         del task, outcome  # frees their memory before the next task
+    stop_pools()  # of workers that this one drives
 
 
 def _carefully(
@@ -136,11 +164,9 @@ def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
     send_outcome(outcome, worker, lambda found: sender.send((*found,), number), Unwritable)
 
 
-def _end_with(parent: int) -> None:
-    """End this process when the parent ends, even in the middle of a long call."""
-    consumer = multiprocessing.parent_process()
-    assert consumer is not None
-    while not wait([consumer.sentinel], _CHECK_PARENT) and os.getppid() == parent:
+def _end_with(consumer: Any, parent: int) -> None:
+    """End this process when its consumer or parent ends, even in the middle of a long call."""
+    while not wait([consumer], _CHECK_PARENT) and os.getppid() == parent:
         pass
     os._exit(1)
 

@@ -7,17 +7,15 @@ import signal
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import active_children, resource_tracker
 from time import monotonic
 from typing import Any
-from weakref import WeakSet
 
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.progress import Progress
-from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings
+from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings, WorkerStart
 
-unreaped: WeakSet[Any] = WeakSet()  # multiprocessing holds processes whose end it hasn't seen
+unreaped: set[Any] = set()  # processes that this one has not seen end
 
 PATIENCE = 0.2  # seconds that a worker has to end by itself, and again after `terminate`
 
@@ -53,10 +51,12 @@ class WorkerProcess:
         self.submitted = 0
         self.is_whole = self.has_hung_up = False
 
-    def start(self, process: Any) -> None:
+    def start(self, process: Any, start: WorkerStart) -> None:
         process.start()
         unreaped.add(process)
         self.process = process
+        with suppress(OSError):  # it has died; waiting for a task will raise that
+            self.sender.send(start)
         self.is_whole = True
 
     def send(self, task: tuple[Any, ...], pending: PendingTask) -> None:
@@ -140,7 +140,8 @@ class WorkerProcess:
         self.process.join(1.0)
         code = self.process.exitcode
         if code is None:
-            return "has closed its pipe"
+            error = getattr(self.process, "start_error", "")
+            return f"couldn't start: {error}" if error else "has closed its pipe"
         if code >= 0:
             return f"ended with exit code {code}"
         with suppress(ValueError):
@@ -162,7 +163,9 @@ def reap(processes: list[Any], patience: float = PATIENCE) -> None:
     except BaseException:
         kill_all(processes)
         raise
-    active_children()  # also reaps processes whose `join` a Ctrl-C has interrupted
+    for process in list(unreaped):  # also those whose `join` a Ctrl-C has interrupted
+        if not process.is_alive():
+            unreaped.discard(process)
 
 
 def kill_all(processes: Iterable[Any]) -> None:
@@ -171,32 +174,12 @@ def kill_all(processes: Iterable[Any]) -> None:
         process.kill()
 
 
-_is_tracked = False  # whether this process, or a process it was forked from, started the tracker
-
-
-def _ensure_tracker() -> None:
-    """Start the resource tracker, only once: checking whether it is alive would wake it up.
-
-    A process that is forked meanwhile doesn't try, as it would find the tracker's lock taken.
-    This function of multiprocessing is undocumented; nothing documented starts the tracker.
-    """
-    global _is_tracked
-    if not _is_tracked:
-        _is_tracked = True
-        try:
-            resource_tracker.ensure_running()
-        except BaseException:
-            _is_tracked = False
-            raise
-
-
 @contextmanager
 def without_interrupts() -> Iterator[None]:
     """Return a context in which Ctrl-C is blocked. Workers inherit that, as it isn't for them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    _ensure_tracker()  # starting it later would unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:  # the next line raises a Ctrl-C that came before, and blocks later ones
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

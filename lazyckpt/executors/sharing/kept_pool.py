@@ -19,7 +19,6 @@ from lazyckpt.errors import ArgumentError, PipelineError, WorkerDied, WorkerTime
 from lazyckpt.executors.ipc.serialization import serialize_handlers, this_process
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
-from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.pools.futures import FuturesPool, Job
 from lazyckpt.executors.pools.pool import PendingTask, get_within
 from lazyckpt.executors.sharing.agreement import common_key, opening_of
@@ -113,7 +112,6 @@ class KeptPool(FuturesPool):
         thread = threading.Thread(
             target=self._beat, args=(keeper, reader, process), name="lazyckpt-beat", daemon=True
         )
-        own_threads.add(thread)
         thread.start()
 
     def _find_keeper(self) -> Any:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.content import dumps
 from lazyckpt.errors import PipelineError, RankMissing
-from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.sharing.link import Nodes, Role, role_of
 from lazyckpt.executors.sharing.mesh import Mesh
 from lazyckpt.executors.sharing.wire import prove, read_json, send_json
@@ -227,5 +226,4 @@ def _ranks(ranks: list[int]) -> str:
 
 def _begin(work: Any, *args: Any) -> None:
     thread = threading.Thread(target=work, args=args, name="lazyckpt-meeting", daemon=True)
-    own_threads.add(thread)
     thread.start()

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.sharing.link import Leave, Receive
 
 _SIZE = struct.Struct("=Q")
@@ -104,7 +103,6 @@ class Mesh:
         for rank, peer in self._peers.items():
             self._selector.register(peer.sock, selectors.EVENT_READ, rank)
         self._thread = threading.Thread(target=self._run, name="lazyckpt-link", daemon=True)
-        own_threads.add(self._thread)
         self._thread.start()
 
     def post(self, message: bytes) -> None:

@@ -6,7 +6,6 @@ import pickle
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
-from multiprocessing.util import Finalize
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -260,7 +259,6 @@ class FollowingPool(QueuedPool):
         with self._lock:
             self._link, self._gone = link, None
             self._asked.clear()
-        Finalize(self, link.close, exitpriority=100)  # not to be a loss if this process ends
         link.open(partial(self._receive, link), partial(self._leave, link))
 
     def _hang_up(self) -> None:

@@ -15,7 +15,6 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.errors import RankMissing, WorkerDied, WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
-from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
@@ -309,7 +308,6 @@ class SharedPool(QueuedPool):
                 name=f"lazyckpt-shared-{number}",
                 daemon=True,
             )
-            own_threads.add(thread)
             self._threads.append(thread)
             thread.start()
 
@@ -321,7 +319,6 @@ class SharedPool(QueuedPool):
             self._jobs.put(None)
         stopping = [threading.Thread(target=pool.stop, daemon=True) for pool in {*self._pools}]
         for thread in stopping:
-            own_threads.add(thread)
             thread.start()
         for thread in (*stopping, *threads):
             if thread is not threading.current_thread():

@@ -42,7 +42,7 @@ def _run(rank: int, size: int, n: int, tokenize: Tokenize, executor: lz.Executor
 
 
 def _workers() -> lz.Executor:
-    return lz.processes(WORKERS, start_method="fork")
+    return lz.processes(WORKERS)
 
 
 def shared(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:

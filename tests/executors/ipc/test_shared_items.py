@@ -49,7 +49,7 @@ def test_a_worker_unpickles_what_it_reads_and_no_more(method: str, kind: Any) ->
 
 def test_whatever_the_items_are() -> None:
     data = [None, [], {"a": np.arange(3)}, Item(4), np.zeros(()), "text", lambda: 7, (1, [2])]
-    executor = lz.processes(2, start_method="forkserver")
+    executor = lz.processes(2)
     with lz.run(lz.source(data) | lz.map(repr), executor=executor) as run:
         shown = [*run]
     assert [*map(kind_of, shown)] == [kind_of(repr(each)) for each in data]
@@ -70,5 +70,5 @@ def first_of(pair: tuple[np.ndarray[Any, Any], int]) -> int:
 def test_items_of_one_large_object_do_not_each_bring_it() -> None:
     table = np.zeros(1 << 20, np.uint8)  # with each of the items 4 GiB
     pipeline = lz.source([(table, n) for n in range(1 << 12)]) | lz.map(first_of)
-    with lz.run(pipeline, executor=lz.processes(2, start_method="forkserver")) as run:
+    with lz.run(pipeline, executor=lz.processes(2)) as run:
         assert [*run] == [*range(1 << 12)]

@@ -44,7 +44,7 @@ def forked(child: Callable[[], bool]) -> Iterator[int]:
 def test_a_fork_with_items_in_hand(does: str, workers: int) -> None:
     """Whatever the child does with them, the parent's stay; and so do the child's."""
     pipeline = lz.source(range(400)) | lz.map(make)
-    executor = lz.processes(workers, start_method="fork", buffer_size=4)
+    executor = lz.processes(workers, buffer_size=4)
     is_over, ends = os.pipe()
     with lz.run(pipeline, executor=executor) as run:
         given = list(islice(run, 20))
@@ -96,7 +96,7 @@ if __name__ == "__main__":
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (700 << 20),) * 2)
     pipeline = lz.source(range(12)) | lz.map(make)
-    with lz.run(pipeline, executor=lz.processes(3, start_method="fork")) as run:
+    with lz.run(pipeline, executor=lz.processes(3)) as run:
         for number, item in enumerate(run):
             assert (np.frombuffer(item, int) == number).all()
     print(number)

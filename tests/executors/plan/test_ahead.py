@@ -205,7 +205,7 @@ def test_what_all_segments_have_under_way_finds_room_in_shared_memory(tmp_path: 
         return np.full(30_000, x)
 
     parts = [lz.source(range(100)) | lz.map(array) for _ in range(2)]
-    executor = lz.processes(2, buffer_size=2, start_method="fork")
+    executor = lz.processes(2, buffer_size=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with lz.run(lz.interleave(*parts), executor=executor) as run:
@@ -225,22 +225,26 @@ def test_memory_holds_the_buffer_and_some_for_each_worker(workers: int, buffer_s
 
 # Of a process that has little else: workers come to own the pages they share with it at first.
 MEMORY = r"""
-import multiprocessing, re, sys
+import re, sys
 from pathlib import Path
 import numpy as np
 import lazyckpt as lz
+from tests.helpers import parent_of, worker_pids
 
 def large(x):
     return np.full(1 << 23, 1, np.uint8)
 
 def memory():
     '''In items, of this process and its workers, with what they share counted once.'''
-    pids = ["self", *(str(child.pid) for child in multiprocessing.active_children())]
+    pids = ["self", *map(str, [server, *worker_pids()])]
     found = (Path("/proc", pid, "smaps_rollup").read_text() for pid in pids)
     return sum(int(re.findall(r"^Pss: +(\d+) kB", text, re.M)[0]) for text in found) / 8192
 
 workers, buffer_size = map(int, sys.argv[1:])
-executor = lz.processes(workers, buffer_size=buffer_size, start_method="fork")
+executor = lz.processes(workers, buffer_size=buffer_size)
+with lz.run(lz.source(range(40)), executor=lz.processes()) as run:
+    next(run)
+    [server] = {parent_of(pid) for pid in worker_pids()}
 with lz.run(lz.source(range(40)) | lz.map(large), executor=executor) as run:
     before = memory()
     print(max(memory() for _ in run) - before)

@@ -16,7 +16,7 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.faults import LONG, SOON, seekable
-from tests.helpers import is_alive, until
+from tests.helpers import is_alive, until, worker_pids
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -71,7 +71,7 @@ def consume(pipe: Any, ends: Callable[[], None], method: str) -> None:
     ]
     for run in runs:
         next(run)
-    pipe.send([child.pid for child in multiprocessing.active_children()])
+    pipe.send(until(lambda: len(found := worker_pids()) == 6 and found))
     ends()
     del runs  # not before
 
@@ -104,8 +104,9 @@ def test_a_process_with_an_open_run_ends(
 
 
 INTERRUPTED_TWICE = """
-import multiprocessing, os, signal, sys, time
+import os, signal, sys, time
 import lazyckpt as lz
+from tests.helpers import worker_pids
 
 def sleepy(x):
     if x > 1:
@@ -120,7 +121,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGALRM, ctrl_c)
     run = lz.run(lz.source(range(9)) | lz.map(sleepy), executor=lz.processes({workers}))
     print(next(run))
-    print(*[child.pid for child in multiprocessing.active_children()])
+    print(*worker_pids())
     while len(os.listdir(sys.argv[1])) < {workers}:
         time.sleep(0.01)
     try:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import random
+import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -19,23 +24,20 @@ import pytest
 import threadpoolctl
 
 import lazyckpt as lz
-from lazyckpt.executors.pools import forking
 from tests.executors.faults import (
-    FORKED,
     OTHERS,
     QUICK,
+    SERVED,
     SOON,
-    Fault,
     Sorry,
     each,
     fails,
-    keep,
     notes,
     of_each,
     script,
     seekable,
-    wait,
 )
+from tests.helpers import parent_of, until, worker_pids
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -52,14 +54,14 @@ class Init:
         (self.folder / f"{index}-{os.getpid()}").open("x").close()
 
 
-@each({"threads": lz.threads(2), "fork": FORKED["fork2"]} | OTHERS)
+@each({"threads": lz.threads(2), "processes": SERVED["processes2"]} | OTHERS)
 def test_worker_init(executor: lz.Executor, flag: Path) -> None:
     executor = executor.public(**{**executor.arguments, "worker_init": Init(flag.parent)})
     with lz.run(seekable(int, 99), executor=executor) as run:
         for _ in range(2):
             error = fails(run, [], Sorry, "worker [01]")
             assert executor.public is lz.threads or "in lazyckpt-" in notes(error)
-            assert not multiprocessing.active_children()
+            assert not worker_pids()
         flag.unlink()
         assert list(run) == list(range(99))
         numbers = {path.name[0] for path in flag.parent.iterdir()}
@@ -104,7 +106,7 @@ def test_threads_have_names_of_their_own() -> None:
 
 
 def test_worker_init_that_exits() -> None:
-    executor = lz.processes(worker_init=exit_init, start_method="fork")
+    executor = lz.processes(worker_init=exit_init)
     with lz.run(seekable(int), executor=executor) as run:
         fails(run, [], SystemExit)
 
@@ -118,7 +120,7 @@ def library_threads(item: int) -> set[int]:
     return {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
 
 
-@each({"fork": lz.processes(start_method="fork"), "spawn": lz.processes(start_method="spawn")})
+@each(OTHERS | {"processes": lz.processes()})
 def test_libraries_use_one_thread(executor: lz.Executor) -> None:
     use_one_thread(library_threads, executor)
 
@@ -143,144 +145,167 @@ def test_a_start_from_another_thread(executor: lz.Executor, shape: Any) -> None:
     assert found == list(range(99))
 
 
-@pytest.fixture
-def _told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forking, "_is_said", False)
-
-
-@of_each(QUICK, shift=1)
-def test_the_start_method_is_the_same_beside_other_runs(executor: lz.Executor, shape: Any) -> None:
-    with lz.run(shape(int, 10**6), executor=executor) as beside:
-        next(beside)
-        with lz.run(seekable(method), executor=lz.processes()) as run:
-            assert list(run) == [multiprocessing.get_start_method()] * 9
-        assert next(beside) == 1
-
-
-class Locked:
-    """A data set with a lock, which is taken nearly always."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return 10**6
-
-    def __getitem__(self, index: int) -> int:
-        with self.lock:
-            sleep(2e-3)
-        return index
-
-
-@pytest.mark.usefixtures("_told_nothing")
-@pytest.mark.parametrize("stage", [lz.map(int), lz.filter(keep)], ids=str)
-def test_a_worker_inherits_no_lock_that_a_thread_of_a_run_holds(
-    stage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(forking, "_PATIENCE", SOON)  # a busy machine may let it go late
-    pipeline = lz.source(Locked()) | stage
-    executor = lz.processes(2, timeout=SOON, start_method="fork")
-    with lz.run(pipeline, executor=lz.threads(2)) as beside:
-        next(beside)
-        for _ in range(20):
-            with lz.run(pipeline, executor=executor) as run:
-                assert [next(run) for _ in range(3)] == [0, 1, 2]
-        next(beside)
-
-
-@pytest.fixture
-def _fork_is_the_default() -> Iterator[None]:
-    before = multiprocessing.get_start_method(allow_none=True)
-    multiprocessing.set_start_method("fork", force=True)
-    yield
-    multiprocessing.set_start_method(before, force=True)
-
-
-@pytest.mark.usefixtures("_told_nothing", "_fork_is_the_default")
-def test_a_fork_beside_threads_of_others_is_told_of_once() -> None:
+def test_a_fork_beside_other_threads_is_told_of() -> None:
     done = threading.Event()
     other = threading.Thread(target=done.wait, name="other")
     other.start()
     try:
-        with lz.run(seekable(int), executor=lz.processes(start_method="fork")) as run:
-            assert list(run) == list(range(9))  # as it was asked for
         with (
-            lz.run(seekable(int), executor=lz.processes()) as run,
-            pytest.warns(RuntimeWarning, match=r"\(.*\bother\b.*\).*start_method='forkserver'"),
+            lz.run(seekable(int), executor=lz.processes(start_method="fork")) as run,
+            pytest.warns(RuntimeWarning, match=r"\(.*\bother\b.*\).*start_method='fork'"),
         ):
             assert list(run) == list(range(9))
-        with lz.run(seekable(int), executor=lz.processes()) as run:
-            assert list(run) == list(range(9))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with lz.run(seekable(int), executor=lz.processes()) as run:
+                assert list(run) == list(range(9))
     finally:
         done.set()
         other.join()
 
 
-@pytest.mark.usefixtures("_told_nothing", "_fork_is_the_default")
-def test_a_fork_beside_a_function_that_takes_long_is_told_of(flag: Path) -> None:
-    begun = threading.Event()
+HELD = """
+import threading
+lock = threading.Lock()
 
-    def long(flag: Path) -> None:
-        begun.set()
-        wait(flag)
+def hold():
+    with lock:
+        threading.Event().wait()
 
-    with lz.run(seekable(Fault(flag, 1, long)), executor=lz.threads()) as beside:
-        next(beside)
-        assert begun.wait(SOON)
-        with (
-            lz.run(seekable(int), executor=lz.processes()) as run,
-            pytest.warns(RuntimeWarning, match=r"\(.*lazyckpt-0.*\).*start_method='forkserver'"),
-        ):
-            assert list(run) == list(range(9))
-        flag.unlink()
-        assert list(beside) == list(range(1, 9))
+threading.Thread(target=hold, daemon=True).start()
+
+def use(x):
+    return threading.active_count(), lock.acquire(timeout=0)
+"""
+USES_HELD = """
+import lazyckpt as lz
+{imports}
+
+def use(x):
+    import held
+    return held.use(x)
+
+with lz.run(lz.source(range(9)) | lz.map({use}), executor=lz.processes(2)) as run:
+    print({{*run}})
+"""
 
 
-def test_a_daemonic_process_has_no_workers() -> None:
+@pytest.mark.parametrize(("imports", "use"), [("import held", "held.use"), ("", "use")])
+def test_a_worker_has_the_threads_of_its_modules(imports: str, use: str, tmp_path: Path) -> None:
+    """A fork would have their locks alone."""
+    (tmp_path / "held.py").write_text(HELD)
+    assert script(tmp_path, USES_HELD.format(imports=imports, use=use)) == "{(2, False)}\n"
+
+
+def test_a_module_is_imported_once_for_all_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "heavy.py").write_text(
+        "import os\nopen(os.path.join(os.path.dirname(__file__), f'{os.getpid()}'), 'x').close()\n"
+        "def use(x): return x\n"
+    )
+    heavy = importlib.import_module("heavy")
+    for _ in range(2):
+        with lz.run(seekable(heavy.use), executor=lz.processes(2)) as run:
+            assert [*run] == [*range(9)]
+    assert len([*tmp_path.glob("[0-9]*")]) == 2  # here, and in the server
+
+
+def test_a_daemonic_process_has_workers() -> None:
+    """Such as a worker of torch's DataLoader; but multiprocessing lets it fork none."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(worked) == [*range(9)]
         assert "daemonic" in pool.apply(start_error)
+
+
+def worked() -> list[int]:
+    with lz.run(seekable(int), executor=lz.processes(2)) as run:
+        return [*run]
 
 
 def start_error() -> str:
     with pytest.raises(lz.PipelineError) as caught:
-        next(lz.run(seekable(int), executor=lz.processes()))
+        next(lz.run(seekable(int), executor=lz.processes(start_method="fork")))
     return str(caught.value)
 
 
-def method(item: int) -> str | None:
-    return multiprocessing.get_start_method()
-
-
 UNGUARDED = """
+import os, sys
 import lazyckpt as lz
 print("begins", flush=True)
-{before}
-try:
-    next(lz.run(lz.source([1]) | lz.map(abs), executor=lz.processes(start_method="{method}")))
-except lz.PipelineError as error:
-    print(type(error).__name__, error)
+names = {{"here": 3}}
+
+class Kept:
+    def __init__(self, x):
+        self.x = x
+
+def keep(x):
+    return Kept(x + names["here"])
+
+executor = lz.processes(2, start_method={method!r})
+os.environ["TOLD"], place = "so", os.getcwd()
+sys.argv.append("more")
+with lz.run(lz.source([1, 2]) | lz.map(keep), executor=executor) as run:
+    print([each.x for each in run if isinstance(each, Kept)])
+about = lz.map(lambda x: (os.environ["TOLD"], os.getcwd() == place, sys.argv[1:], __name__))
+with lz.run(lz.source([1]) | about, executor=executor) as run:
+    print(*run)
 """
 
 
-def unguarded(folder: Path, method: str, before: str = "") -> str:
-    path = folder / "script.py"
-    path.write_text(UNGUARDED.format(method=method, before=before))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
-    return done.stdout
+@pytest.mark.parametrize("method", [None, "spawn", "fork"])
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_script_needs_no_guard(method: str | None, is_file: bool, tmp_path: Path) -> None:
+    """Nor do workers run it again, and they find its surroundings as they are now."""
+    text = UNGUARDED.format(method=method)
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, *([path] if is_file else ["-"])],
+        input=None if is_file else text,
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+        cwd=tmp_path,
+    )
+    expected = ["begins", "[4, 5]", "('so', True, ['more'], '__main__')"]
+    assert done.stdout.splitlines() == expected, done.stderr
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_script_without_a_guard_is_not_run_again(method: str, tmp_path: Path) -> None:
-    begins, error = unguarded(tmp_path, method).splitlines()
-    assert begins == "begins"
-    assert error.startswith(f"PipelineError processes: start_method='{method}' runs {tmp_path}")
-    assert error.endswith("put line 6 under if __name__ == '__main__':")
+PRINTS = """
+import sys
+import lazyckpt as lz
+
+def say(x):
+    print(f"item {x}")
+    print("oh", file=sys.stderr)
+    return x
+
+with lz.run(lz.source([1]) | lz.map(say), executor=lz.processes(start_method="METHOD")) as run:
+    list(run)
+"""
 
 
-def test_a_script_with_a_guard_that_guards_nothing_is_told_so(tmp_path: Path) -> None:
-    out = unguarded(tmp_path, "spawn", "if __name__: pass")
-    assert "ended with exit code 1 before its first item" in out
-    assert "put that under if __name__ == '__main__':" in out
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_what_workers_print_is_seen(method: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(PRINTS.replace("METHOD", method))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=SOON)
+    assert (done.stdout, done.stderr) == ("item 1\n", "oh\n")
+
+
+def test_workers_start_again_once_their_server_was_killed() -> None:
+    for _ in range(2):
+        with lz.run(seekable(int), executor=lz.processes(2)) as run:
+            found = [next(run)]
+            [server] = {parent_of(pid) for pid in worker_pids()}
+            os.kill(server, signal.SIGKILL)
+            until(lambda: not worker_pids())
+            with suppress(lz.WorkerDied):
+                found.extend(run)
+            found.extend(run)
+            assert found == list(range(9))
 
 
 def anonymous_memory(x: Any) -> int:
@@ -311,10 +336,14 @@ def test_an_array_as_a_source_is_in_memory_once(method: str) -> None:
 
 
 def test_a_start_method_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As fork and forkserver aren't on Windows."""
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    run = lz.run(lz.source(range(3)), executor=lz.processes(start_method="forkserver"))
-    with pytest.raises(lz.PipelineError, match=r"no start_method='forkserver', only 'spawn'"):
+    """As none is on Windows."""
+    monkeypatch.delattr(os, "fork")
+    run = lz.run(lz.source(range(3)), executor=lz.processes(start_method="fork"))
+    with pytest.raises(lz.PipelineError, match=r"no start_method='fork', only 'forkserver' and"):
+        list(run)
+    monkeypatch.delattr(socket, "send_fds")
+    run = lz.run(lz.source(range(3)), executor=lz.processes())
+    with pytest.raises(lz.PipelineError, match=r"no start_method.*use threads"):
         list(run)
 
 
@@ -340,7 +369,7 @@ def draw(_: int) -> tuple[float, float]:
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_workers_draw_what_no_other_worker_draws(method: str) -> None:
     """This includes the next workers, and the workers of a user's pool."""
-    context = multiprocessing.get_context(method)
+    context = multiprocessing.get_context("fork")
     before = random.getstate(), np.random.get_state()
     random.seed(0)
     np.random.seed(0)
@@ -374,14 +403,17 @@ def draw(x):
     return np.random.rand()
 
 if __name__ == "__main__":
-    executor = lz.processes(2, start_method="fork")
+    executor = lz.processes(2, start_method={method!r})
     with lz.run(lz.source(range(24)) | lz.map(draw), executor=executor) as run:
-        print(len({*run}))
+        print(len({{*run}}))
 """
 
 
-def test_nor_where_workers_are_the_first_to_load_the_generators(tmp_path: Path) -> None:
-    assert script(tmp_path, FIRST_TO_DRAW) == "24\n"
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
+def test_nor_where_workers_are_the_first_to_load_the_generators(
+    method: str, tmp_path: Path
+) -> None:
+    assert script(tmp_path, FIRST_TO_DRAW.format(method=method)) == "24\n"
 
 
 def seeded(index: int) -> None:
@@ -389,7 +421,7 @@ def seeded(index: int) -> None:
 
 
 def test_worker_init_has_the_last_word_on_seeds() -> None:
-    executor = lz.processes(1, start_method="fork", worker_init=seeded)
+    executor = lz.processes(1, worker_init=seeded)
     with lz.run(lz.source(range(3)) | lz.map(draw), executor=executor) as run:
         found = [number for _, number in run]
     assert found == np.random.RandomState(0).rand(3).tolist()
@@ -400,7 +432,7 @@ import resource
 import lazyckpt as lz
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-many = lz.processes(64, start_method="fork")
+many = lz.processes(64, start_method={method!r})
 with lz.run(lz.source(range(9)) | lz.map(abs), executor=many) as run:
     try:
         next(run)
@@ -410,8 +442,10 @@ with lz.run(lz.source(range(9)) | lz.map(abs), executor=many) as run:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-def test_too_few_files_for_so_many_workers_are_an_error_that_says_so() -> None:
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
+def test_too_few_files_for_so_many_workers_are_an_error_that_says_so(method: str) -> None:
+    code = FEW_FILES.format(method=method)
     done = subprocess.run(
-        [sys.executable, "-c", FEW_FILES], capture_output=True, text=True, timeout=SOON, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SOON, check=True
     )
     assert "Too many open files: each worker needs a few; raise the limit" in done.stdout

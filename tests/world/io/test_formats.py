@@ -75,9 +75,7 @@ def test_laws(law: laws.Law, form: Format) -> None:
     law(form)
 
 
-@pytest.mark.parametrize(
-    "executor", [lz.threads(3), lz.processes(2, start_method="forkserver")], ids=str
-)
+@pytest.mark.parametrize("executor", [lz.threads(3), lz.processes(2)], ids=str)
 def test_workers_give_the_rows(executor: lz.Executor) -> None:
     laws.workers_give_the_rows(OTHERS, executor)
 

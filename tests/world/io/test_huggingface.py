@@ -242,5 +242,5 @@ def test_what_is_not_exact_is_refused(name: str) -> None:
 
 def test_executors_give_the_examples() -> None:
     pipeline = lz.io.stream_dataset(streamed()) | lz.map(lambda row: row["n"])
-    with lz.run(pipeline, executor=lz.processes(2, start_method="fork")) as run:
+    with lz.run(pipeline, executor=lz.processes(2)) as run:
         assert list(run) == list(range(11))

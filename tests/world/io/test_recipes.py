@@ -109,7 +109,7 @@ from pathlib import Path
 if __name__ == "__main__":
     rows = recipe.rows | lz.shuffle(seed=3) | lz.repeat(2) | lz.batch(4)
     state = lz.State.from_json(Path("state.json").read_text())
-    with lz.run(rows, state, executor=lz.processes(2, start_method='forkserver')) as run:
+    with lz.run(rows, state, executor=lz.processes(2)) as run:
         Path("rest.pickle").write_bytes(pickle.dumps([*run]))
 """
 

@@ -165,7 +165,7 @@ def test_a_fork_reads_as_its_parent_does(client: Any) -> None:
 def test_workers_that_are_forked_read_a_bucket(client: Any) -> None:
     put(client, a=b"".join(b"%d\n" % n for n in range(40)))
     rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/*.jsonl", index_dir=folder())
-    with lz.run(rows | lz.map(str), executor=lz.processes(2, start_method="fork")) as run:
+    with lz.run(rows | lz.map(str), executor=lz.processes(2)) as run:
         assert list(run) == [str(n) for n in range(40)]
 
 

@@ -15,7 +15,7 @@ from tests.helpers import is_alive, until
 
 
 def rank(index: int, folder: str) -> None:
-    run = lz.run(seekable(sleepy), executor=lz.processes(2, start_method="fork"))
+    run = lz.run(seekable(sleepy), executor=lz.processes(2))
     next(run)
     (Path(folder) / str(index)).touch()
     until((Path(folder) / str(1 - index)).exists)

@@ -1,0 +1,150 @@
+"""A server that starts worker processes; it is a new process, and has imported what they need.
+
+It forks them, so a worker starts in milliseconds, but clean: the server has one thread, and
+nothing of the consumer's locks, threads and open files. `served_process` is the consumer's side.
+
+A request is one byte, with the files of the worker. Through the worker's `status` socket the
+server sends the number of its process, then its exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from mmap import mmap
+
+from lazyckpt.executors.ipc.serialization import shared_content, shared_surroundings
+from lazyckpt.executors.pools.served_process import (
+    FORK,
+    NUMBER,
+    Files,
+    adopt_server,
+    spawn,
+)
+from lazyckpt.executors.pools.start_method import count_threads
+from lazyckpt.executors.pools.worker_main import has_threadpoolctl, serve
+
+
+def start_workers(control: Sequence[int]) -> None:
+    """Start workers until the consumer is gone."""
+    _ignore_interrupts()
+    if has_threadpoolctl():
+        import_module("threadpoolctl")
+    requests = socket.socket(fileno=control[0])
+    woken, waker = socket.socketpair()
+    woken.setblocking(False)
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with requests, woken, waker:
+        _serve_requests(requests, woken)
+
+
+def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
+    workers: dict[int, int] = {}  # their status sockets
+    can_fork = True
+    while True:
+        ready, _, _ = select.select([requests, woken], [], [])
+        if woken in ready:
+            with suppress(BlockingIOError):
+                woken.recv(1 << 12)
+            _reap(workers)
+        if requests not in ready:
+            continue
+        kind, descriptors, _, _ = socket.recv_fds(requests, 1, len(Files._fields))
+        if not kind:
+            return
+        if len(descriptors) < len(Files._fields):  # the limit of open files
+            _close(descriptors)
+            continue
+        files = Files(*descriptors)
+        found = shared_surroundings(files.content)
+        found.enter()
+        if found.import_modules():
+            can_fork = not _has_threads()
+        try:
+            if kind[0] == FORK and can_fork:
+                number = os.fork()
+                if not number:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    _close([requests.detach(), woken.detach(), *workers.values()])
+                    _work(files)
+            else:
+                number = spawn("work_alone", [*files])
+        except OSError as error:
+            number = -(error.errno or 1)
+        _tell(files.status, number)
+        if number > 0:
+            workers[number] = files.status
+        _close(file for file in files if file != workers.get(number))
+
+
+def _has_threads() -> bool:
+    """Return whether modules have started threads that don't stop for a fork, unlike OpenBLAS."""
+    number = os.fork()
+    if not number:
+        os._exit(0)
+    found = count_threads() > 1
+    os.waitpid(number, 0)
+    return found
+
+
+def work_alone(files: Sequence[int]) -> None:
+    """Be a worker in a process that was spawned."""
+    _ignore_interrupts()
+    shared_surroundings(Files(*files).content).enter()
+    _work(Files(*files))
+
+
+def _work(files: Files) -> None:
+    """Be a worker, and end this process."""
+    code = 1
+    try:
+        os.dup2(files.output, 1)
+        os.dup2(files.errors, 2)
+        adopt_server(files.server)
+        pipe = socket.socket(fileno=files.pipe)
+        content = partial(shared_content, files.content)
+        serve(pipe, mmap(files.cells, 0), content, files.status)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+def _reap(workers: dict[int, int]) -> None:
+    """Tell the exit codes of workers that have ended."""
+    for number in list(workers):
+        ended, status = os.waitpid(number, os.WNOHANG)
+        if ended:
+            _tell(workers[number], os.waitstatus_to_exitcode(status))
+            os.close(workers.pop(number))
+
+
+def _tell(status: int, number: int) -> None:
+    with suppress(OSError):  # the consumer no longer wants to know
+        os.write(status, NUMBER.pack(number))
+
+
+def _close(files: Iterable[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C to the consumer. Not by SIG_IGN, which workers' programs would inherit."""
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
