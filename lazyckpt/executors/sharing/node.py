@@ -98,7 +98,7 @@ def driven_by_node(
         pool = FollowingPool(meeting, chain.calls[number].arguments["index"], executor)
         rereader = rereader_of(common)
         work = Work(pool, gate, 0, stream_tasks, common.calls, rereader, inner_log=skip_log)
-        flow = partial(_followed, pool, DrivenFlows(work, may_wait=False), alone)
+        flow = partial(_followed, pool, work, alone)
         machine = alone._replace(flow=flow, item=None, view=None)
     pool.is_driven = True
     whole = plan.machine(after, upstream=machine, behind=common.calls) if after else machine
@@ -178,8 +178,10 @@ class LeadingPool(SharedPool):
             thread.start()
 
     def stop(self) -> None:
-        if self._are_done is not None:  # so that none of them has to read its last items itself
-            self._are_done.wait(_PATIENCE)
+        tee, are_done = self._tee, self._are_done
+        if tee is not None and are_done is not None:
+            tee.leave(self._meeting.rank)
+            are_done.wait(_PATIENCE)  # so that none of them has to read its last items itself
         super().stop()
 
     def _hang_up(self) -> None:
@@ -337,9 +339,10 @@ class FollowingPool(QueuedPool):
 
 
 def _followed(
-    pool: FollowingPool, follow: DrivenFlows, alone: Machine[Any], position: Position
+    pool: FollowingPool, work: Work, alone: Machine[Any], position: Position
 ) -> Flow[Any]:
     """Return the stream that the leader reads; this rank reads the rest if the leader leaves."""
+    follow = DrivenFlows(work, may_wait=False)  # a new one: no items of an earlier opening
     flow: Flow[Any] = alone.flow(position) if pool.has_left else follow(position)
 
     def items() -> Iterator[Any]:

@@ -144,6 +144,8 @@ class Tee:
 
     def _open(self, rank: int, position: Position) -> _Stream:
         with self._changed:
+            if rank not in self._done:  # it has left
+                raise TaskLost
             number = self._done[rank] = self._opened[rank]
             self._opened[rank] += 1
             stream = self._streams.get(number)
@@ -195,7 +197,8 @@ class Tee:
                 raise TaskLost if isinstance(error, TaskLost) else stream.failure
             if found < count and stream.end is not None:
                 held.append(stream.end)
-                self._done[rank] = stream.number + 1
+                if rank in self._done:
+                    self._done[rank] = stream.number + 1
                 self._changed.notify_all()
         if log is not None and self._skip_log is not None:
             for each in held:
@@ -215,7 +218,7 @@ class Tee:
                 missing = given + count - stream.passed - len(stream.held)
                 if missing <= 0 or stream.is_over:
                     return
-                is_next = min(self._done.values()) >= stream.number
+                is_next = min(self._done.values(), default=stream.number) >= stream.number
                 if self._is_reading or not is_next or given - stream.passed > stream.most:
                     self._changed.wait(_TICK)
                     say_alive()  # where this is a process of which others wait for items

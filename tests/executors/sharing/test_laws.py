@@ -161,6 +161,27 @@ def test_workers_of_other_executors() -> None:
     assert equal(found, alone(packed(), 2, 9))
 
 
+def test_functions_after_shard_are_called_for_own_rows() -> None:
+    calls = Counter[int]()
+
+    def work(rank: int) -> Made:
+        def used(row: Any) -> Any:
+            calls[rank] += 1
+            return row
+
+        own = packed() | lz.shard(num_shards=3, index=rank) | lz.map(used)
+        own |= lz.batch(2, collate=lz.stack)
+        with lz.run(own, executor=shared_by(hub, rank, lz.threads(2))) as run:
+            return made(run, 99)
+
+    hub = Hub(3)
+    found = on_ranks(3, work)
+    for rank in range(3):
+        own = packed() | lz.shard(num_shards=3, index=rank) | lz.batch(2, collate=lz.stack)
+        assert equal([item for item, _ in found[rank]], list(own))
+    assert calls.total() == len(list(packed()))
+
+
 def test_processes_of_one_index() -> None:
     """As of tensor parallelism: they get the same rows, and share the work as any others do."""
     hub = Hub(4)
