@@ -48,9 +48,11 @@ def shard_of(chain: Chain) -> int | None:
     Raises:
         PipelineError: Ranks can't be read for.
     """
-    number = next((n for n, call in enumerate(chain.calls) if "num_shards" in call.arguments), 0)
+    shards = [n for n, call in enumerate(chain.calls) if n and "num_shards" in call.arguments]
+    parting = (n for n in shards if chain.machines[n].share.ranks > 1)
+    number = next(parting, max(shards, default=0))  # the last one if there is only one rank
     call, upstream = chain.calls[number], chain.machines[number].upstream
-    if not number or upstream is None:
+    if upstream is None or upstream.share.ranks > 1:
         raise PipelineError(
             'shared: readers="node" needs one shard after all joined pipelines: '
             'put it there, or pass readers="rank"'
