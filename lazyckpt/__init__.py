@@ -10,9 +10,8 @@ Each module imports only from those before it:
 
 - core: secrets, iterators
 - errors
-- core: sizes, cached_property, frozen, pictured, checks, prng, flow, machine
-- core: views, arrays
-- core: stages, user_state, show, frames, content, registry, ranks, call, define
+- core: sizes, pictured, checks, values, prng, flow, machine, arrays
+- core: stages, user_state, show, frames, content, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
 - state: codec, words, mismatch, state, obstacles, rebase, walk, algebra, reshard, resume_cost

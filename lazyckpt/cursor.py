@@ -14,8 +14,7 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.content import room_for_texts
 from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.iterators import remaining
-from lazyckpt.core.machine import Machine
-from lazyckpt.core.ranks import Rank
+from lazyckpt.core.machine import Machine, Rank
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import SkipLog, Skipped

@@ -13,8 +13,7 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import is_raised_here
 from lazyckpt.core.flow import WALKS, Chunks, Flow, Position, put_back
 from lazyckpt.core.iterators import make_ticks, remaining
-from lazyckpt.core.machine import entered
-from lazyckpt.core.ranks import finest
+from lazyckpt.core.machine import entered, finest
 from lazyckpt.cursor import Execution, Mark, MarkTimer, prepared
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
@@ -24,7 +23,7 @@ from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import Rebased
 from lazyckpt.state.state import State
-from lazyckpt.stats import RunClock, Stats
+from lazyckpt.stats import Stats
 
 T = TypeVar("T")
 
@@ -385,6 +384,58 @@ class Delivery(Generic[T]):
             lambda: self._state_at_mark().to_json(),
             cursor.mark.behind,
         )
+
+
+class RunClock:
+    """Measures how long a run was active, and how long its consumer waited.
+
+    Attributes:
+        waited: Seconds that the consumer waited.
+        is_watching: Whether waiting is measured item by item. With workers it is always measured
+            chunk by chunk.
+    """
+
+    __slots__ = ("_before", "_begun", "_unwatched", "is_watching", "waited")
+
+    def __init__(self) -> None:
+        self.waited, self.is_watching = 0.0, False
+        self._begun: float | None = None
+        self._before = 0.0
+        self._unwatched: float | None = None  # seconds before waiting was measured
+
+    def start(self) -> None:
+        """Start the clock, unless it is running."""
+        if self._begun is None:
+            self._begun = perf_counter()
+
+    def stop(self) -> None:
+        """Stop the clock until the next start."""
+        self._before, self._begun = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        begun = self._begun
+        return self._before if begun is None else self._before + perf_counter() - begun
+
+    def watch(self, seconds: float) -> float:
+        """Start to measure waiting; return for how many seconds it has been measured."""
+        if self._unwatched is None:
+            self._unwatched, self.is_watching = seconds, True
+        return seconds - self._unwatched
+
+    def add_wait(self, seconds: float) -> None:
+        """Add a wait for a chunk of items, which all of the run's waits are."""
+        self.waited += seconds
+        if self._unwatched is None:
+            self._unwatched = 0.0
+
+    def timed(self, items: Iterator[T]) -> Iterator[T]:
+        """Yield the items; the time that each takes counts as waiting."""
+        begun = perf_counter()
+        for item in items:
+            self.waited += perf_counter() - begun
+            yield item
+            begun = perf_counter()
 
 
 def lasting(ask: Callable[[], Iterator[Iterator[T]] | None]) -> Iterator[T]:

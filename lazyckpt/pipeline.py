@@ -287,7 +287,8 @@ def run(
     strict = checked("run", "strict", strict, boolean)
     found = runnable("run", pipeline)
     skips = checked("run", "on_error", on_error, one_of("raise", "skip")) == "skip"
-    return Run(found, state, strict=strict, executor=as_executor(executor), skips=skips)
+    chosen = None if executor is None else as_executor(executor)
+    return Run(found, state, strict=strict, executor=chosen, skips=skips)
 
 
 def _path(value: Any) -> str:

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, TypeVar
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural, plural, positive
 from lazyckpt.core.flow import counted
+from lazyckpt.core.machine import rank_of
 from lazyckpt.core.pictured import Legend, Pictured
-from lazyckpt.core.ranks import rank_of
 from lazyckpt.delivery import Delivery, lasting
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
@@ -50,7 +50,8 @@ class Run(Iterator[T], Pictured):
 
     def _fitting(self, state: State | str | bytes | Mapping[str, Any]) -> State:
         found = as_state(state, [*map(rank_of, self.pipeline.machines)])
-        return matching(found, self.pipeline) if self._strict else found
+        is_ours = found.rank is None and found.stages == self.pipeline.entries
+        return found if is_ours or not self._strict else matching(found, self.pipeline)
 
     @property
     def pipeline(self) -> Chain:

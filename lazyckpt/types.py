@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lazyckpt.combinators.plan_packing import PackingPlan
 from lazyckpt.combinators.schedule import Schedule
-from lazyckpt.core.ranks import Rank
+from lazyckpt.core.machine import Rank
 from lazyckpt.explanation.explain import ExplainedStage, Explanation
 from lazyckpt.lineage.origins import Origin
 from lazyckpt.lineage.seen import Seen

@@ -34,7 +34,7 @@ Flow.map = lambda flow, fn: plain(flow, lambda item: fn(item))
 """
 SLOW_SOURCE = """
 from importlib import import_module
-indexed = import_module("lazyckpt.combinators.machines.indexed")
+indexed = import_module("lazyckpt.combinators.machines.random_access")
 plain = indexed._whole
 def slowly(block):
     for item in block:

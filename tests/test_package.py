@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import gc
 import inspect
 import re
+import sys
 from functools import cache
 from importlib.metadata import requires, version
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -22,17 +25,16 @@ TESTS = Path(__file__).parent
 ROOMS = [
     ["core.secrets", "core.iterators"],
     ["errors"],
-    ["core.sizes", "core.cached_property", "core.frozen", "core.pictured"],
+    ["core.sizes", "core.pictured"],
     ["core.checks"],
+    ["core.values"],
     ["core.prng"],
     ["core.flow"],
     ["core.machine"],
-    ["core.views"],
     ["core.arrays", "core.stages", "core.user_state", "core.show"],
     ["core.frames"],
     ["core.content"],
     ["core.registry"],
-    ["core.ranks"],
     ["core.call"],
     ["core.define"],
     ["machines", "pictures", "failures.notes"],
@@ -295,6 +297,28 @@ def test_a_pipeline_brings_what_it_uses_alone() -> None:
     assert not found & {f"lazyckpt.combinators.{name}" for name in others}
     pools = ("lazyckpt.executors.pool", "lazyckpt.executors.ipc", "lazyckpt.lineage")
     assert not [name for name in found if name.startswith(pools)]
+
+
+@pytest.mark.parametrize("shuffle", [lz.shuffle(seed=0), lz.shuffle(10, seed=0)])
+def test_a_resumed_run_goes_through_few_modules(shuffle: lz.Stage[int, int]) -> None:
+    state = lz.state_at(lz.source(range(100)) | shuffle | lz.batch(4), 3)
+    pipeline = lz.source(range(100)) | shuffle | lz.batch(4)
+    files = set()
+
+    def note(frame: FrameType, event: str, value: object) -> None:
+        files.add(frame.f_code.co_filename)
+
+    before, is_collecting = sys.getprofile(), gc.isenabled()
+    gc.disable()  # what it finalizes is not the run's
+    sys.setprofile(note)
+    try:
+        next(lz.run(pipeline, state))
+    finally:
+        sys.setprofile(before)
+        if is_collecting:
+            gc.enable()
+    ours = sorted(file for file in files if Path(file).is_relative_to(ROOT))
+    assert len(ours) <= 20, ours
 
 
 def test_names_come_from_where_type_checkers_see_them() -> None:

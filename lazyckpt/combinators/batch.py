@@ -12,12 +12,11 @@ from typing import Any, Protocol, TypeVar, overload
 import numpy as np
 
 from lazyckpt.core.checks import boolean, brief, function, optional, positive, unrounded
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, items_at
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.registry import Elastic, copying
 from lazyckpt.core.stages import stateless
-from lazyckpt.core.views import items_at
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Listing, Stage

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.machines.reordered import Order, permuted
+from lazyckpt.combinators.machines.random_access import Order, permuted
 from lazyckpt.combinators.machines.shuffled_blocks import shuffled_blocks
 from lazyckpt.core.checks import natural, positive
 from lazyckpt.core.flow import Position, View

@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.machines.reordered import reordered
+from lazyckpt.combinators.machines.random_access import reordered
 from lazyckpt.core.checks import index_sequence
 from lazyckpt.core.machine import MOST, Machine
 from lazyckpt.core.prng import Indices, affine, as_array

@@ -10,8 +10,8 @@ import numpy as np
 from lazyckpt.core.checks import brief, function
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import Machine, Reread, anchored, begun
-from lazyckpt.core.show import same
 from lazyckpt.core.stages import stateless
+from lazyckpt.core.values import same
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Grouping
 

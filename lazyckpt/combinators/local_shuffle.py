@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.machines.reordered import Order, permuted, reordered, table_length
+from lazyckpt.combinators.machines.random_access import Order, permuted, reordered, table_length
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.flow import BlockStarts
 from lazyckpt.core.machine import Machine

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lazyckpt.combinators.machines.reordered import table_length
+from lazyckpt.combinators.machines.random_access import table_length
 from lazyckpt.combinators.machines.token_rows import (
     REPADDED,
     Features,

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.machines.best_fit_decreasing import best_fit_decreasing
 from lazyckpt.combinators.machines.token_rows import Overflow, overflow_policy
 from lazyckpt.core.arrays import read_only
-from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit, as_column, at_least, checked, natural, optional, positive
 from lazyckpt.core.prng import Permutation, derive
+from lazyckpt.core.values import cached_property
 from lazyckpt.errors import ArgumentError
 
 _MOST = (1 << 32) - 1  # tokens of a row

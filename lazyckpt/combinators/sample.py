@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.machines.reordered import Listed, Order, reordered, table_length
+from lazyckpt.combinators.machines.random_access import Listed, Order, reordered, table_length
 from lazyckpt.core.checks import (
     Unfit,
     as_column,

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from lazyckpt.combinators.machines.buffered_shuffle import buffered_shuffle
-from lazyckpt.combinators.machines.reordered import Order, permuted, reordered, table_length
+from lazyckpt.combinators.machines.random_access import Order, permuted, reordered, table_length
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.machine import Machine
 from lazyckpt.decorators import combinator

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import numpy as np
 import toolz
 
-from lazyckpt.combinators.machines.indexed import by_index, by_row, indexed, looking_up
+from lazyckpt.combinators.machines.random_access import by_index, by_row, indexed, looking_up
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, brief, is_raised_here, optional, short
+from lazyckpt.core.content import is_reader
 from lazyckpt.core.flow import Flow, Position, Table, counted
-from lazyckpt.core.frames import is_frame, is_reader, kinds
+from lazyckpt.core.frames import is_frame, kinds
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.registry import Elastic

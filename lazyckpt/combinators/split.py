@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.combinators.filter import selected
 from lazyckpt.combinators.machines.key_hash import Key, key_hash
-from lazyckpt.combinators.machines.reordered import Listed, reordered, table_length
-from lazyckpt.core.cached_property import cached_property
+from lazyckpt.combinators.machines.random_access import Listed, reordered, table_length
 from lazyckpt.core.checks import (
     Shown,
     Unfit,
@@ -31,6 +30,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import derive, hashed, hashes, hashes_at
 from lazyckpt.core.registry import Elastic
 from lazyckpt.core.show import show
+from lazyckpt.core.values import cached_property
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping

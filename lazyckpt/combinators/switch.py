@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
-from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.flow import Flow, Position, Table, View, at_once, looked_up
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless, step_by
-from lazyckpt.core.views import at_once, looked_up
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline

@@ -9,17 +9,15 @@ from itertools import chain
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Shown, brief, is_starred
 from lazyckpt.core.content import Entries, Entry, digest, dumps, has_room
-from lazyckpt.core.frozen import Frozen
-from lazyckpt.core.machine import Machine, machines
+from lazyckpt.core.machine import Machine, Rank, machines, rank_of
 from lazyckpt.core.pictured import Legend, Pictured
-from lazyckpt.core.ranks import Rank, is_in_step, rank_of
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.secrets import MASK, is_secret
-from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
+from lazyckpt.core.show import WIDTH, bracketed, show
 from lazyckpt.core.stages import closing
+from lazyckpt.core.values import Frozen, cached_property, hashable, is_function, same
 from lazyckpt.errors import ArgumentError, PipelineError
 
 
@@ -306,7 +304,7 @@ class Chain(Frozen, Shown, Pictured):
         inner = [each.partings[0][0] for each in self.calls[0].chains if each.partings]
         found = [(call, rank_of(stages[0][1])) for call in inner]
         for call, machine in stages:
-            if not is_in_step(call.combinator, machine):
+            if not call.combinator.is_in_step(machine):
                 found.append((call, rank_of(machine)))
         return found
 

@@ -28,8 +28,8 @@ import numpy as np
 from lazyckpt.core.checks import Shown, Unfit, brief
 from lazyckpt.core.frames import frame_values, is_frame, kinds
 from lazyckpt.core.secrets import MASK, is_secret, masked
-from lazyckpt.core.show import is_function
 from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
+from lazyckpt.core.values import is_function
 from lazyckpt.errors import InvalidState
 
 _EXACT = 1 << 53  # ints below survive every JSON reader
@@ -134,6 +134,11 @@ def _parts(function: Any) -> list[Any]:
     held = [cell.cell_contents for cell in function.__closure__ or ()]
     own = [function.__defaults__, function.__kwdefaults__, vars(function)]
     return [function.__code__, *own, held]
+
+
+def is_reader(data: Any) -> bool:
+    """Return whether data describe their own files: `Rows` of `lazyckpt.io`."""
+    return hasattr(type(data), "source_identity")
 
 
 class _Contents:

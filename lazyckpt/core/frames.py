@@ -22,11 +22,6 @@ class Column(NamedTuple):
     take: Callable[[Indices], NDArray[Any] | list[Any]]
 
 
-def is_reader(data: Any) -> bool:
-    """Return whether data describe their own files: `Rows` of `lazyckpt.io`."""
-    return hasattr(type(data), "source_identity")
-
-
 def is_frame(data: Any) -> bool:
     """Return whether data are a data frame or a series."""
     return _reader(data) is not None

@@ -101,6 +101,26 @@ class Share(NamedTuple):
 ALL = Share()  # a source yields the same items on every rank
 
 
+class Rank(NamedTuple):
+    """One of several ranks.
+
+    Attributes:
+        number: Its number, from 0: the `index` of `shard`.
+        of: The number of ranks.
+    """
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"rank {self.number} of {self.of}"
+
+
+def finest(*ranks: Rank | None) -> Rank | None:
+    """Of ranks that are parts of each other, return the one with the most ranks; None if none."""
+    return max((rank for rank in ranks if rank), key=lambda rank: rank.of, default=None)
+
+
 class Reread(NamedTuple):
     """A resume that starts upstream at a position, and re-reads a number of items from there.
 
@@ -174,6 +194,12 @@ def machines(machine: Machine[Any]) -> list[Machine[Any]]:
         found.append(each)
         each = each.upstream
     return found[::-1]
+
+
+def rank_of(machine: Machine[Any]) -> Rank | None:
+    """Return the rank that a machine belongs to; None if its data are not divided."""
+    share = machine.share
+    return Rank(share.rank, share.ranks) if share.ranks > 1 else None
 
 
 def apart(machine: Machine[Any], position: Position) -> tuple[Position, tuple[Any, ...]]:

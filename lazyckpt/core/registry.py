@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lazyckpt.core.checks import Check, checked, is_starred
 from lazyckpt.core.content import check_content, content, forms
-from lazyckpt.core.machine import Machine
-from lazyckpt.core.show import is_function
+from lazyckpt.core.machine import Machine, apart
+from lazyckpt.core.user_state import storable
+from lazyckpt.core.values import is_function
 from lazyckpt.errors import ArgumentError
 
 # The input of a function among the arguments, and its output:
@@ -137,6 +139,26 @@ class Combinator(NamedTuple):
         """Return whether an argument changes the items but not the order; it may be anything."""
         return self.elastic.changes.get(name) == "blind"
 
+    def is_rank_invariant(self, machine: Machine[Any]) -> bool:
+        """Return whether a position is known not to depend on items, which ranks don't share.
+
+        A stage that counts items that may end anywhere is not rank-invariant.
+        """
+        upstream = machine.upstream
+        if self.elastic.reshard is not None or machine.rate.each == math.inf:
+            return False
+        if upstream is None or not machine.owns:
+            return True
+        lengths = machine.length, upstream.length
+        return None not in lengths and storable not in self.checks.values()
+
+    def is_in_step(self, machine: Machine[Any]) -> bool:
+        """Return whether ranks at equal positions before a stage are so after it."""
+        share = machine.share
+        if share.ranks == 1:
+            return True
+        return self.is_rank_invariant(machine) and (share.is_even or not _sees_end(machine))
+
     def _check_contents(self, arguments: Mapping[str, Any]) -> None:
         """Refuse arguments without comparable contents, if they decide the order."""
         for name, value in arguments.items() if self.describe is None else ():
@@ -152,6 +174,13 @@ class Combinator(NamedTuple):
             if name not in known and name in _FOREIGN:
                 return f"; {name!r} is called {_FOREIGN[name]} here"
         return f"; the signature is {self.name}{self.signature}"
+
+
+def _sees_end(machine: Machine[Any]) -> bool:
+    """Return whether a stage may reach the end before its items do, and so on one rank only."""
+    rate, upstream = machine.rate, machine.upstream
+    passes_over = upstream and apart(machine, machine.init(0))[0] != upstream.init(0)
+    return bool(rate.more or rate.epochs != 1 or len(machine.children) > 1 or passes_over)
 
 
 class Registry(MutableMapping[str, Combinator]):

@@ -1,10 +1,9 @@
-"""Display of values in reprs, and their comparison."""
+"""Display of values in reprs."""
 
 from __future__ import annotations
 
 import reprlib
 import sys
-from contextlib import suppress
 from os import PathLike
 from textwrap import indent
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from lazyckpt.core.checks import Shown, brief
 from lazyckpt.core.secrets import MASK, is_secret, masked
+from lazyckpt.core.values import is_function
 
 WIDTH = 88  # per line
 _HERE = __name__.partition(".")[0] + "."
@@ -99,37 +99,3 @@ class _Short(reprlib.Repr):
 _short = _Short()
 _short.maxlist = _short.maxtuple = _short.maxdict = _MOST
 _short.maxstring = _short.maxother = 40
-
-
-def same(a: Any, b: Any) -> bool:
-    """Compare by value; by identity if the values can't be compared."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, np.memmap):
-        return (a.filename, a.offset, a.shape, a.dtype) == (b.filename, b.offset, b.shape, b.dtype)
-    if isinstance(a, np.ndarray):
-        return a.shape == b.shape and a.dtype == b.dtype and np.array_equal(a, b)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
-    try:
-        return bool(a == b)
-    except Exception:  # a tensor or a frame: its == is not a bool
-        equal = getattr(a, "equals", None) or getattr(a, "equal", None)
-    with suppress(Exception):  # of tensors on two devices
-        return callable(equal) and bool(equal(b))
-    return False
-
-
-def hashable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple((k, hashable(v)) for k, v in value.items())
-    return value
-
-
-def is_function(value: Any) -> bool:
-    """Return whether a value is meant to be called, unlike a stage."""
-    return callable(value) and not isinstance(value, Shown)

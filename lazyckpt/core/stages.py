@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Flow, Position, View, close_stream
+from lazyckpt.core.flow import Flow, Position, View, close_stream, viewing
 from lazyckpt.core.machine import (
     ALL,
     UNKNOWN,
@@ -21,7 +21,6 @@ from lazyckpt.core.machine import (
     machines,
     within,
 )
-from lazyckpt.core.views import viewing
 from lazyckpt.errors import InvalidState
 
 U = TypeVar("U")

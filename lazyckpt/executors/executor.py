@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import brief, is_integer, signature_of
-from lazyckpt.core.frozen import Frozen
-from lazyckpt.core.show import same, show
+from lazyckpt.core.show import show
+from lazyckpt.core.values import Frozen, same
 from lazyckpt.errors import ArgumentError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
+from lazyckpt.core.content import is_reader
 from lazyckpt.core.flow import Position
-from lazyckpt.core.frames import is_reader
 from lazyckpt.errors import InvalidState, SourceChanged, StorageError
 from lazyckpt.failures.marks import without_marks
 from lazyckpt.failures.notes import Guard

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.frames import is_reader
+from lazyckpt.core.content import is_reader
 from lazyckpt.failures.guards import Guarded
 
 Record: TypeAlias = tuple[Any, ...]  # the number of a function, and what it was called with

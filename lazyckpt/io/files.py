@@ -15,8 +15,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import at_least, boolean, brief, checked
+from lazyckpt.core.values import cached_property
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.io.cache import short_digest, write_atomically
 from lazyckpt.io.content import open_content

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.unfold import unfold
-from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import brief
 from lazyckpt.core.frames import kinds
+from lazyckpt.core.values import cached_property
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files
 from lazyckpt.io.parquet import read_parquet

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.call import Call
-from lazyckpt.core.flow import Position, Table, View
+from lazyckpt.core.flow import Position, Table, View, viewing
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import passing, step_by, stepped_to
-from lazyckpt.core.views import viewing
 from lazyckpt.decorators import combinator, source_combinator
 from lazyckpt.errors import PipelineError
 from lazyckpt.lineage.origins import Origin, parts

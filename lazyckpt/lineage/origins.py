@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.core.call import Call
+from lazyckpt.core.content import is_reader
 from lazyckpt.core.flow import Flow, Position, Table, View
-from lazyckpt.core.frames import is_reader
 from lazyckpt.core.machine import End, Machine, Rate, apart
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.secrets import masked

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.frames import is_reader
+from lazyckpt.core.content import is_reader
 from lazyckpt.core.machine import Machine
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.failures.skipping import leaves_out, without_failures

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import plural
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.ranks import is_rank_invariant
 from lazyckpt.core.show import show
 from lazyckpt.pictures.figure import DEPTH, ROOM, Mark, Node, branches, legible, row
 
@@ -159,7 +158,7 @@ def _marks(parts: list[_Part]) -> tuple[Mark, ...]:
 
 
 def _all_rank_invariant(parts: Iterable[_Part]) -> bool:
-    return all(is_rank_invariant(call.combinator, machine) for call, machine in parts)
+    return all(call.combinator.is_rank_invariant(machine) for call, machine in parts)
 
 
 def _are_rank_invariant(chains: Iterable[Chain]) -> bool:

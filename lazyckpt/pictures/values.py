@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import plural
 from lazyckpt.core.secrets import MASK, is_secret, masked
-from lazyckpt.core.show import is_function, show
+from lazyckpt.core.show import show
+from lazyckpt.core.values import is_function
 from lazyckpt.pictures.figure import legible
 
 _FEW = 4  # most values shown of an array or a list

@@ -19,8 +19,7 @@ import toolz
 from lazyckpt.core.checks import brief, cut, is_integer
 from lazyckpt.core.content import Entries, Entry, decode, dumps, written
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import EPOCH_BITS, MISFITS, Machine, apart, misfit
-from lazyckpt.core.ranks import Rank
+from lazyckpt.core.machine import EPOCH_BITS, MISFITS, Machine, Rank, apart, misfit
 from lazyckpt.core.user_state import Own
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import Skipped

@@ -10,9 +10,8 @@ from lazyckpt.core.call import Call, Chain, naming, runnable
 from lazyckpt.core.checks import Unfit, checked
 from lazyckpt.core.content import Entries, alike_functions, decode
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import MISFITS, MOST, Machine, begun, entered, fitting
-from lazyckpt.core.ranks import finest, rank_of
-from lazyckpt.core.show import is_function
+from lazyckpt.core.machine import MISFITS, MOST, Machine, begun, entered, finest, fitting, rank_of
+from lazyckpt.core.values import is_function
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged, StateMismatch
 from lazyckpt.state.codec import Place, Rebased, given, given_in_epoch, places
 from lazyckpt.state.mismatch import Pair, difference, paired

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import Unfit, brief, cut
-from lazyckpt.core.machine import fitting
-from lazyckpt.core.ranks import Rank
+from lazyckpt.core.machine import Rank, fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
 from lazyckpt.state.codec import Rebased, given

@@ -14,9 +14,8 @@ import toolz
 from lazyckpt.core.checks import brief, plural
 from lazyckpt.core.content import Entries, dumps, encode, written
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import EPOCH_BITS
+from lazyckpt.core.machine import EPOCH_BITS, Rank
 from lazyckpt.core.pictured import Legend, Pictured
-from lazyckpt.core.ranks import Rank
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (

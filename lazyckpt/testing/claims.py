@@ -12,8 +12,9 @@ from lazyckpt.combinators.shard import shard
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import brief
+from lazyckpt.core.content import is_reader
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.frames import is_frame, is_reader
+from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine, apart, fitting
 from lazyckpt.core.stages import stateless
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError

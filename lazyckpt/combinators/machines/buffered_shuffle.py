@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.machines.reordered import Order, permuted
+from lazyckpt.combinators.machines.random_access import Order, permuted
 from lazyckpt.core.flow import Flow, Position, View
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import MOST, End, Machine, Rate, Reread, within

@@ -7,8 +7,8 @@ from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
 from lazyckpt.core.checks import brief
+from lazyckpt.core.content import is_reader
 from lazyckpt.core.flow import Flow, Position, counted, in_blocks, noted
-from lazyckpt.core.frames import is_reader
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Reread, anchored, fitting, within
 from lazyckpt.core.stages import stateful

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.machines.reordered import permuted
+from lazyckpt.combinators.machines.random_access import permuted
 from lazyckpt.core.flow import Flow, Position, in_blocks
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread, within

@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import chain
 from random import Random
 from typing import Any
+from weakref import WeakValueDictionary
 
 from lazyckpt.compat.infinibatch.mersenne import (
     Draws,
@@ -39,6 +40,9 @@ _PREFETCH = "infinibatch_prefetch"
 _MISSING: Any = object()
 _MOST = 1 << 62  # inputs
 
+# The flow that reads a user's iterator, by the iterator's id: a function that is alive as long.
+_readers: WeakValueDictionary[int, Callable[[], bool]] = WeakValueDictionary()
+
 
 @source_combinator(registered=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
@@ -62,25 +66,28 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
     State: a count of items, and its own state.
     """
     name = type(iterator).__name__
-    current: object = None  # the flow that uses the iterator, which all flows share
+    shared = f"the same {name} is used by two stages at the same time"
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index, mine = position
-        turn = object()
+
+        def is_reading() -> bool:
+            return _readers.get(id(iterator)) is is_reading
 
         def items() -> Iterator[Any]:
-            nonlocal current
-            current = turn
+            _readers[id(iterator)] = is_reading
             iterator.setstate(None if mine == 0 else thaw(mine))
             for item in iterator:
                 yield item
-                if current is not turn:
-                    raise RuntimeError(f"{iterator!r} is used by two stages at the same time")
+                if not is_reading():
+                    raise RuntimeError(shared)
 
         def snapshot() -> Position:
-            if current is not turn:
-                return position
-            return epoch, index + taken(), freeze(iterator.getstate(), name)
+            if is_reading():
+                return epoch, index + taken(), freeze(iterator.getstate(), name)
+            if taken():
+                raise InvalidState(shared)
+            return position
 
         stream, taken = counted(items())
         return Flow(stream, snapshot, taken=taken)

@@ -16,7 +16,7 @@ import numpy as np
 import lazyckpt as lz
 from lazyckpt.core.checks import length_of
 from lazyckpt.errors import ArgumentError, WorkerDied, WorkerTimeout
-from lazyckpt.failures.notes import as_failure
+from lazyckpt.failures.notes import add_note, as_failure
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import advance
@@ -81,7 +81,7 @@ def add_notes(error: BaseException, *notes: str) -> None:
     """Add notes that an error doesn't have yet; the same error may be raised repeatedly."""
     for note in notes:
         if note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
+            add_note(error, note)
 
 
 class LazySequence(Sequence[T], Generic[T]):

@@ -27,7 +27,13 @@ from lazyckpt.executors.ipc.transport import Unwritable, too_many_files
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, stop_pools
-from lazyckpt.executors.pools.progress import Patience, Progress, is_worker, say_alive, shared_cells
+from lazyckpt.executors.pools.progress import (
+    Patience,
+    Progress,
+    consumer_of_this,
+    say_alive,
+    shared_cells,
+)
 from lazyckpt.executors.pools.served_process import ServedProcess, stop_server
 from lazyckpt.executors.pools.start_method import choose_start_method, warn_of_threads
 from lazyckpt.executors.pools.worker_main import (
@@ -278,7 +284,7 @@ class ProcessPool(WorkerPool):
                 memory = mmap(cells.fileno(), 0)
                 for index in range(self.workers):
                     self._start_worker(method, index, cells, memory)
-                if method == "fork" and not is_worker():  # which has a thread that only waits
+                if method == "fork" and consumer_of_this() is None:  # workers have idle threads
                     warn_of_threads()
         except BaseException as error:
             self._end_workers()
@@ -297,7 +303,7 @@ class ProcessPool(WorkerPool):
         ours, theirs = socket.socketpair()
         number = self._number + index
         lost = {} if self.skip_log is None else self.skip_log.lost
-        start = WorkerStart(f"lazyckpt-{number}", index, number, lost)
+        start = WorkerStart(f"lazyckpt-{number}", self._owner, index, number, lost)
         with theirs:
             worker = WorkerProcess(ours, self._settings, Progress(memory, index))
             self._workers.append(worker)

@@ -13,7 +13,7 @@ from lazyckpt.executors.ipc.shared_memory import unnamed_file
 _CELL = 8  # bytes
 _START = 60.0  # seconds
 
-_own: list[Progress] = []  # the progress of this process, if it is a worker
+_own: list[tuple[Progress, int]] = []  # if this process is a worker: its progress and consumer
 
 
 def shared_cells(workers: int) -> IO[bytes]:
@@ -108,19 +108,19 @@ class Patience:
         return self._progress.reached() != self._reached
 
 
-def note_own(progress: Progress) -> None:
-    """Register the progress of this process, a worker."""
-    _own[:] = [progress]
+def note_own(progress: Progress, consumer: int) -> None:
+    """Register the progress and the consumer of this process, a worker."""
+    _own[:] = [(progress, consumer)]
 
 
-def is_worker() -> bool:
-    """Return whether this process is a worker."""
-    return bool(_own)
+def consumer_of_this() -> int | None:
+    """Return the process ID of this worker's consumer; None if this process is no worker."""
+    return _own[0][1] if _own else None
 
 
 def say_alive() -> None:
     """If this process is a worker that waits for others, restart its consumer's timeout."""
-    for progress in _own:
+    for progress, _ in _own:
         progress.say_alive()
 
 

@@ -46,6 +46,7 @@ def start_workers(control: Sequence[int]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     with requests, woken, waker:
         _serve_requests(requests, woken)
+        signal.set_wakeup_fd(-1)
 
 
 def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:

@@ -55,12 +55,14 @@ class WorkerStart(NamedTuple):
 
     Attributes:
         name: The name of its process.
+        consumer: The process ID of its consumer.
         cells: Which cells of the memory for progress are its own.
         number: Its number, for `WorkerSettings.init`.
         lost: Records to skip, as earlier workers were lost at them.
     """
 
     name: str
+    consumer: int
     cells: int
     number: int
     lost: Mapping[int, Exception]
@@ -92,7 +94,7 @@ def serve(
     pipe.settimeout(None)  # whatever the default timeout of sockets is
     receiver, sender = Receiver(pipe), Sender(pipe, slots=0)
     try:
-        name, own, number, lost = receiver.receive().open()
+        name, consumer_id, own, number, lost = receiver.receive().open()
     except (EOFError, OSError):
         return
     multiprocessing.current_process().name = name
@@ -115,7 +117,7 @@ def serve(
         return
     limit, checked_at = settings.library_threads, 0.0
     done = 0
-    note_own(progress)
+    note_own(progress, consumer_id)
     progress.say_alive()  # so that a slow start doesn't count towards an item's timeout
     while (task := _next_task(receiver)) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:

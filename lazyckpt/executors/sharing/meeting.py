@@ -31,7 +31,6 @@ class SocketMeeting(NamedTuple):
         size: The number of ranks.
         timeout: Seconds to wait for all ranks.
         nodes: The ranks of each node, if only one of them reads.
-        trainer: The number of the process that trains; 0 if unknown.
     """
 
     host: str
@@ -41,7 +40,6 @@ class SocketMeeting(NamedTuple):
     size: int
     timeout: float
     nodes: Nodes = ()
-    trainer: int = 0
 
     @property
     def role(self) -> Role:
@@ -74,7 +72,7 @@ class SocketMeeting(NamedTuple):
                 if "error" in answer:
                     raise PipelineError(answer["error"])
                 sockets = self._connected(mine, answer["addresses"], deadline)
-                return Mesh(self.rank, self.role.makers, sockets, self.trainer)
+                return Mesh(self.rank, self.role.makers, sockets)
 
     def _connected(
         self, mine: socket.socket, addresses: list[list[Any]], deadline: float

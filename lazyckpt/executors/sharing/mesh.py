@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
+from lazyckpt.executors.pools.progress import consumer_of_this
 from lazyckpt.executors.sharing.link import Leave, Receive
 
 _SIZE = struct.Struct("=Q")
@@ -76,16 +77,12 @@ class _Peer:
 
 
 class Mesh:
-    """Sockets between this rank and each of its peers.
-
-    It says nothing while the process that trains is stopped, even if it is in a different one.
-    """
+    """Sockets between this rank and each of its peers."""
 
     def __init__(
-        self, rank: int, makers: Sequence[int], sockets: Mapping[int, socket.socket], trainer: int
+        self, rank: int, makers: Sequence[int], sockets: Mapping[int, socket.socket]
     ) -> None:
         self.rank, self.makers = rank, makers
-        self._trainer = trainer
         self._peers = {each: _Peer(sock) for each, sock in sockets.items()}
         self._lock = threading.Lock()  # of the outboxes
         self._wake, self._woken = socket.socketpair()
@@ -161,7 +158,7 @@ class Mesh:
         return monotonic() < self._ends and not all(each.has_left for each in self._peers.values())
 
     def _say_alive(self) -> None:
-        if _is_stopped(self._trainer):
+        if _is_consumer_stopped():
             return
         with self._lock:
             for peer in self._peers.values():
@@ -216,9 +213,9 @@ class Mesh:
         self._selector.close()
 
 
-def _is_stopped(process: int) -> bool:
-    """Return whether a signal such as SIGSTOP has stopped a process."""
-    with suppress(OSError, IndexError):
-        stat = Path(f"/proc/{process}/stat").read_text()
+def _is_consumer_stopped() -> bool:
+    """Return whether this process works for one that a signal such as SIGSTOP has stopped."""
+    with suppress(OSError, IndexError):  # there is none, or no such file
+        stat = Path(f"/proc/{consumer_of_this()}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] in "Tt"
     return False

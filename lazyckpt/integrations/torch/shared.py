@@ -110,7 +110,7 @@ def shared(
     dist.broadcast_object_list(found, first, group)
     host, port, secret = found[0]
     nodes = _nodes(size, group) if readers == "node" else ()
-    meeting = SocketMeeting(host, port, secret, rank, size, timeout, nodes, os.getpid())
+    meeting = SocketMeeting(host, port, secret, rank, size, timeout, nodes)
     arguments = {
         "executor": executor, "meeting": meeting, "readers": readers, "chunk_size": chunk_size,
         "timeout": timeout,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from multiprocessing import active_children
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from infinibatch import iterators as old
 
 from lazyckpt.compat.infinibatch import iterators
 from tests.compat.infinibatch.cases import native, place, some, stream, through_json, until_it_fails
+from tests.helpers import worker_pids
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
@@ -87,11 +87,11 @@ def test_ib37_prefetch_resumes_anywhere(size: int) -> None:
 
 
 def test_ib39_prefetch_starts_with_the_first_item() -> None:
-    before = {*active_children()}
+    before = {*worker_pids()}
     it = iterators.PrefetchIterator(native(iterators), 3)
     it.getstate()
     it.setstate(None)
-    assert {*active_children()} <= before
+    assert {*worker_pids()} <= before
     assert next(it) == 0
     it.close()
 

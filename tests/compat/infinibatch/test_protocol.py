@@ -282,6 +282,18 @@ def test_an_iterator_of_ones_own() -> None:
         some(it, 1)
 
 
+def test_two_stages_of_one_iterator_of_ones_own() -> None:
+    own = Counting(6)
+    one, other = iterators.MapIterator(own, str), iterators.MapIterator(own, str)
+    assert some(one, 2) + some(other, 1) == ["0", "1", "0"]
+    with pytest.raises(lz.InvalidState, match="two stages"):
+        one.getstate()
+    for stage, rest in ((one, "2345"), (other, "12345")):
+        with pytest.raises(RuntimeError, match="two stages"):
+            next(stage)
+        assert some(stage) == [*rest]  # trying again, it goes where the stage is
+
+
 @pytest.mark.parametrize("name", ["permutation", "buffered", "blockwise", "buckets", "random"])
 def test_a_long_run_resumes_everywhere_twice(name: str) -> None:
     def make(it: Any) -> Any:

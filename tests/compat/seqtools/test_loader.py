@@ -6,7 +6,6 @@ import gc
 import os
 from collections.abc import Iterator
 from itertools import islice
-from multiprocessing import active_children
 from random import random
 from typing import Any
 
@@ -27,6 +26,7 @@ from tests.compat.seqtools.cases import (
     same,
     tell,
 )
+from tests.helpers import worker_pids
 
 
 class Forever:
@@ -42,7 +42,7 @@ def test_sq1_collate_and_items_are_made_by_workers(workers: int) -> None:
         assert os.getpid() not in {maker, *makers}
     del loader
     gc.collect()
-    assert not [each for each in active_children() if each.name.startswith("lazyckpt")]
+    assert not worker_pids()
 
 
 class Where:

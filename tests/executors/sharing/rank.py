@@ -37,8 +37,7 @@ def main(
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
     host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (),
 ) -> None:  # fmt: skip
-    known = tuple(map(tuple, nodes))
-    meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, known, os.getpid())
+    meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
     more = {"chunk_size": 4, "timeout": timeout}
     executor = shared(main, lz.processes(2), meeting, more)
     try:

@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Iterator
 from itertools import islice
-from multiprocessing import active_children
 from os import getpid
 from typing import Any
 
@@ -20,6 +19,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list, fails_at_five, same
+from tests.helpers import worker_pids
 
 
 def draws() -> tuple[float, float, float]:
@@ -282,7 +282,7 @@ def test_readers_read_at_the_same_time_and_each_in_its_own_process() -> None:
     assert len({process for _, process in first} | {getpid()}) == 4
     assert [number for number, _ in first] == [0, 1, 2]
     del batches, loader
-    assert not [each for each in active_children() if each.name.startswith("lazyckpt")]
+    assert not worker_pids()
 
 
 class Where(IterableDataset[Any]):

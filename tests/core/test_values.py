@@ -1,4 +1,4 @@
-"""A property that is computed once."""
+"""Properties that are computed once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.core.cached_property import cached_property
+from lazyckpt.core.values import cached_property
 
 
 class Counted:
