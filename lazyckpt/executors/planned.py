@@ -67,6 +67,8 @@ class Plan:
         segments: list[Segment],
         recorders: Recorders | None = None,
         share: Share | None = None,
+        upstream: Machine[Any] | None = None,
+        behind: tuple[Call, ...] = (),
     ) -> Machine[Any]:
         """Build the machine of segments.
 
@@ -75,10 +77,10 @@ class Plan:
             recorders: Record the positions of the pipelines that the first stage joins. Only
                 if no later segment runs in workers, since they would read ahead.
             share: The segments' share of the buffer.
+            upstream: The machine of the stages before the segments.
+            behind: Those stages.
         """
-        share = share or Share()
-        machine: Machine[Any] | None = None
-        behind: tuple[Call, ...] = ()  # the stages up to the current segment
+        share, machine = share or Share(), upstream
         for segment in segments:
             calls, joined = self._with_parts(segment, share, recorders)
             below = machine
@@ -106,7 +108,7 @@ class Plan:
                 share=share,
                 holds_items=below is not None,
             )
-            flows = _DrivenFlows(work, may_wait=below is not None)
+            flows = DrivenFlows(work, may_wait=below is not None)
             machine = machine._replace(flow=flows, item=None, view=None)
         assert machine is not None
         return machine
@@ -129,7 +131,7 @@ class Plan:
         return (with_machines(first, machines), *others), joined
 
 
-class _DrivenFlows:
+class DrivenFlows:
     """Flows for the thread that drives a pool: a new flow reuses the items of a stopped one."""
 
     def __init__(self, work: Work, *, may_wait: bool) -> None:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, ParamSpec
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Check, checked, plural, signature_of
+from lazyckpt.core.machine import Machine
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, Part
 from lazyckpt.executors.lookahead import Work
-from lazyckpt.executors.plan.counting import recorders_of, rereader_of
+from lazyckpt.executors.plan.counting import Recorders, recorders_of, rereader_of
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
 from lazyckpt.executors.plan.memory import said, with_count
 from lazyckpt.executors.plan.positions import Rereader
@@ -95,11 +96,10 @@ class DrivingReader(Reader):
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
         self._executor, self._gate = executor, gate
-        pool = spec.start(handlers_of(segments), spec.workers)  # they start in its process
-        gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
-        machine = Plan(pool, gate, skip_log_of(chain)).machine(segments, recorders)
-        super().__init__(chain, pool.opening(chain, machine), recorders)
+        pools, machine = executor.driven(chain, segments, gate, recorders)
+        gate.pools += pools
+        super().__init__(chain, machine, recorders)
 
     def __reduce__(self) -> tuple[Any, ...]:
         machine = self.chain.machine
@@ -140,24 +140,37 @@ class PoolExecutor(Executor):
         is_driven = needs_reader(segments)
         if is_driven and spec.start_reader is not None:
             return _stream(chain, gate, spec.start_reader([DrivingReader(chain, self)]))
-        pool = spec.start(handlers_of(segments), spec.workers)
         if not is_driven:
+            pool = spec.start(handlers_of(segments), spec.workers)
             tasks = tasks_of(segments[0], pool)
             return _session(chain, Work(pool, gate, 0, tasks, chain.calls, Rereader(), skip_log))
-        pool.is_driven = True
-        machine = pool.opening(chain, Plan(pool, gate, skip_log).machine(segments))
+        pools, machine = self.driven(chain, segments, gate)
+        for pool in pools:
+            pool.is_driven = True
         driver = ThreadPool(
             [Reader(chain, machine)],
             1,
             spec.buffer_size,
             spec.timeout,
-            drives=(pool,),
+            drives=tuple(pools),
             worker_init=spec.worker_init,
             number=spec.workers,
         )
         session = _stream(chain, gate, driver)
-        gate.pools.append(pool)  # after the pool that drives it
+        gate.pools += pools  # after the pool that drives them
         return session
+
+    def driven(
+        self,
+        chain: Chain,
+        segments: list[Segment],
+        gate: PrefetchGate,
+        recorders: Recorders | None = None,
+    ) -> tuple[list[WorkerPool], Machine[Any]]:
+        """Return pools for the segments, and the machine of the thread that drives them."""
+        pool = self.spec.start(handlers_of(segments), self.spec.workers)  # they start later
+        machine = Plan(pool, gate, skip_log_of(chain)).machine(segments, recorders)
+        return [pool], pool.opening(chain, machine)
 
     def explain(self, chain: Chain) -> list[Part]:
         spec = self.spec

@@ -4,6 +4,7 @@ All figures are per additional document: the difference between many documents a
 cost as much to start. Ratios are to one of lazyckpt's ranks alone. The contestants:
 
     lazyckpt    `lz.torch.shared(lz.processes(2))`
+    per node    the same with `readers="node"`: one rank mixes and packs for all
     alone       the same pipeline on each rank by itself, `lz.processes(2)`
     datasets    `split_dataset_by_node` of 16 files, and of one (`datasets 1`), 2 workers
     accelerate  `dispatch_batches=True`: rank 0 reads for all, 2 workers
@@ -36,6 +37,7 @@ SIZES = (1, 2, 4, 8, 16)
 TOKENIZERS = {"20 µs": (20, 500, 12_000), "2 ms": (2_000, 100, 600)}  # µs, few, many
 CONTESTANTS = {
     "shared": OURS,
+    "shared_per_node": "per node",
     "alone": "alone",
     "datasets": "datasets",
     "datasets_of_one_file": "datasets 1",

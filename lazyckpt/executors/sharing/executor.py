@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import Any, TypeVar
 
 from lazyckpt.core.call import Chain
+from lazyckpt.core.machine import Machine
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.counting import Recorders
 from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.plan.segments import Segment
 from lazyckpt.executors.pool_executor import PoolExecutor, PoolSpec
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.session import Session
 from lazyckpt.executors.sharing.link import Meeting
 from lazyckpt.executors.sharing.pool import SharedPool
+
+P = TypeVar("P", bound=WorkerPool)
 
 _LINGER = 5.0  # seconds that a process which reads has to tell the others that it leaves
 
@@ -25,30 +31,55 @@ class SharedExecutor(PoolExecutor):
     __slots__ = ("__weakref__",)
 
     @property
-    def _inner(self) -> PoolExecutor:
+    def inner(self) -> PoolExecutor:
+        """The executor with the workers of this rank."""
         inner = self.arguments["executor"]
         assert isinstance(inner, PoolExecutor)
         return inner
 
     @property
     def spec(self) -> PoolSpec:
-        inner = self._inner.spec
+        inner = self.inner.spec
 
         def start(handlers: list[Handler], workers: int) -> WorkerPool:
-            each = inner.start_each
-            pools = each(handlers) if each else [inner.start(handlers, workers)] * workers
-            chunk_size, timeout = self.arguments["chunk_size"], self.arguments["timeout"]
-            return SharedPool(pools, handlers, self.arguments["meeting"], chunk_size, timeout)
+            return self.start(SharedPool, handlers)
 
         reader = inner.start_reader and partial(inner.start_reader, linger=_LINGER)
         return inner._replace(start=start, start_reader=reader, can_stream=False)
 
+    def start(self, kind: Callable[..., P], handlers: list[Handler]) -> P:
+        """Make a pool for the tasks that ranks share."""
+        inner, arguments = self.inner.spec, self.arguments
+        each, count = inner.start_each, inner.workers
+        pools = each(handlers) if each else [inner.start(handlers, count)] * count
+        return kind(
+            pools, handlers, arguments["meeting"], arguments["chunk_size"], arguments["timeout"]
+        )
+
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
-        check_dealt(chain, "shared", repr(self._inner))
+        check_dealt(chain, "shared", repr(self.inner))
         segments = self.spec.split(chain)
-        if len(segments) == 1 and segments[0].kind == "chunks":  # each rank makes its own items
-            return self._inner.open(chain, gate)
+        is_divided = len(segments) == 1 and segments[0].kind == "chunks"
+        if is_divided or (self.arguments["meeting"].nodes and _by_node().shard_of(chain) is None):
+            return self.inner.open(chain, gate)  # each rank makes its own items
         return super().open(chain, gate)
+
+    def driven(
+        self,
+        chain: Chain,
+        segments: list[Segment],
+        gate: PrefetchGate,
+        recorders: Recorders | None = None,
+    ) -> tuple[list[WorkerPool], Machine[Any]]:
+        if not self.arguments["meeting"].nodes:
+            return super().driven(chain, segments, gate, recorders)
+        found: tuple[list[WorkerPool], Machine[Any]]
+        found = _by_node().driven_by_node(self, chain, segments, gate)
+        return found
+
+
+def _by_node() -> Any:
+    return import_module("lazyckpt.executors.sharing.node")
 
 
 def check_dealt(chain: Chain, name: str, other: str) -> None:

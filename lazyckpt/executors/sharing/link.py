@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Receive: TypeAlias = Callable[[int, memoryview], None]
 """Takes a message in, with the rank it came from. Called in the link's own thread."""
@@ -12,24 +12,59 @@ Leave: TypeAlias = Callable[[int, str], None]
 """Notes that a rank is gone: why, or "" if it said that it leaves. After its last message."""
 
 
+Nodes: TypeAlias = tuple[tuple[int, ...], ...]
+"""The ranks of each node. The first one, the leader, reads for the others; () if there are none."""
+
+
+class Role(NamedTuple):
+    """The part of a rank in the work that ranks share.
+
+    Attributes:
+        leader: The rank that reads for it; itself, if it reads.
+        followers: The ranks that it reads for.
+        makers: The ranks that do the common tasks: those that read.
+    """
+
+    leader: int
+    followers: tuple[int, ...]
+    makers: tuple[int, ...]
+
+    def peers(self, rank: int) -> list[int]:
+        """Return the ranks to which a rank in this role is connected, in order."""
+        if self.leader != rank:
+            return [self.leader]
+        return sorted({*self.makers, *self.followers} - {rank})
+
+
+def role_of(rank: int, size: int, nodes: Nodes) -> Role:
+    """Return the role of a rank."""
+    nodes = nodes or tuple([(each,) for each in range(size)])
+    leader, *others = next(node for node in nodes if rank in node)
+    followers = tuple(others) if rank == leader else ()
+    return Role(leader, followers, tuple(sorted(node[0] for node in nodes)))
+
+
 class Link(Protocol):
-    """A connection of this rank with all others.
+    """A connection of this rank with others.
 
     The messages of a rank arrive whole, once, and in order.
 
     Attributes:
         rank: The number of this rank.
-        size: The number of ranks.
+        makers: The ranks that do the common tasks.
     """
 
     rank: int
-    size: int
+    makers: Sequence[int]
 
     def open(self, receive: Receive, leave: Leave) -> None:
         """Begin to receive."""
 
     def post(self, message: bytes) -> None:
-        """Send a message to all other ranks, without waiting."""
+        """Send a message to all other makers, without waiting."""
+
+    def send(self, rank: int, message: bytes) -> None:
+        """Send a message to one rank, without waiting."""
 
     def silence(self, rank: int) -> float:
         """Return the seconds since a rank was last heard."""
@@ -39,7 +74,22 @@ class Link(Protocol):
 
 
 class Meeting(Protocol):
-    """A place where the ranks that share work find each other."""
+    """A place where the ranks that share work find each other.
+
+    Attributes:
+        rank: The number of this rank.
+        nodes: The ranks of each node, if only one of them reads.
+        role: The role of this rank.
+    """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def nodes(self) -> Nodes: ...
+
+    @property
+    def role(self) -> Role: ...
 
     def join(self, told: Mapping[str, Any]) -> Link:
         """Wait until all ranks have joined with equal settings, and return this rank's link.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.content import dumps
 from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.sharing.link import Nodes, Role, role_of
 from lazyckpt.executors.sharing.mesh import Mesh
 from lazyckpt.executors.sharing.wire import prove, read_json, send_json
 
@@ -29,6 +30,7 @@ class SocketMeeting(NamedTuple):
         rank: The number of this rank.
         size: The number of ranks.
         timeout: Seconds to wait for all ranks.
+        nodes: The ranks of each node, if only one of them reads.
     """
 
     host: str
@@ -37,6 +39,11 @@ class SocketMeeting(NamedTuple):
     rank: int
     size: int
     timeout: float
+    nodes: Nodes = ()
+
+    @property
+    def role(self) -> Role:
+        return role_of(self.rank, self.size, self.nodes)
 
     def __repr__(self) -> str:
         return f"<rank {self.rank} of {self.size}>"  # without the secret
@@ -64,21 +71,23 @@ class SocketMeeting(NamedTuple):
                     raise RankMissing(answer["error"], answer["missing"])
                 if "error" in answer:
                     raise PipelineError(answer["error"])
-                return Mesh(self.rank, self._connected(mine, answer["addresses"], deadline))
+                sockets = self._connected(mine, answer["addresses"], deadline)
+                return Mesh(self.rank, self.role.makers, sockets)
 
     def _connected(
         self, mine: socket.socket, addresses: list[list[Any]], deadline: float
     ) -> dict[int, socket.socket]:
-        """Connect to all others: each rank calls the ranks before it; the rest call it."""
+        """Connect to all peers: each rank calls the ranks before it; the rest call it."""
         found: dict[int, socket.socket] = {}
+        peers = self.role.peers(self.rank)
         try:
-            for rank, address in enumerate(addresses[: self.rank]):
-                peer = socket.create_connection(tuple(address), _left(deadline))
+            for rank in [each for each in peers if each < self.rank]:
+                peer = socket.create_connection(tuple(addresses[rank]), _left(deadline))
                 found[rank] = peer
                 peer.settimeout(_left(deadline))
                 prove(peer, self.secret, calls=True)
                 send_json(peer, self.rank)
-            while len(found) < self.size - 1:
+            while len(found) < len(peers):
                 mine.settimeout(_left(deadline))
                 peer, _ = mine.accept()
                 try:

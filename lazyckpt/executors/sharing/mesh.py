@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -77,10 +77,12 @@ class _Peer:
 
 
 class Mesh:
-    """Sockets between this rank and each other rank."""
+    """Sockets between this rank and each of its peers."""
 
-    def __init__(self, rank: int, sockets: Mapping[int, socket.socket]) -> None:
-        self.rank, self.size = rank, len(sockets) + 1
+    def __init__(
+        self, rank: int, makers: Sequence[int], sockets: Mapping[int, socket.socket]
+    ) -> None:
+        self.rank, self.makers = rank, makers
         self._peers = {each: _Peer(sock) for each, sock in sockets.items()}
         self._lock = threading.Lock()  # of the outboxes
         self._wake, self._woken = socket.socketpair()
@@ -101,10 +103,16 @@ class Mesh:
         self._thread.start()
 
     def post(self, message: bytes) -> None:
+        self._put([rank for rank in self.makers if rank != self.rank], message)
+
+    def send(self, rank: int, message: bytes) -> None:
+        self._put([rank], message)
+
+    def _put(self, ranks: Sequence[int], message: bytes) -> None:
         with self._lock:
-            for peer in self._peers.values():
-                if not peer.has_left:
-                    peer.put(len(message), message)
+            for rank in ranks:
+                if not self._peers[rank].has_left:
+                    self._peers[rank].put(len(message), message)
         self._awake()
 
     def silence(self, rank: int) -> float:

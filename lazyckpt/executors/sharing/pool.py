@@ -116,8 +116,12 @@ class SharedPool(QueuedPool):
         with self._lock:
             self._forget_outcomes()
             self._link = link
-        self.workers = len(self._pools) * link.size  # so many tasks are under way in all
+        self.workers = len(self._pools) * len(link.makers)  # so many tasks are under way in all
+        self._prepare(link)
         link.open(partial(self._receive, link), partial(self._leave, link))
+
+    def _prepare(self, link: Link) -> None:
+        """Prepare for the messages of an opening."""
 
     def _hang_up(self) -> None:
         with self._lock:
@@ -164,8 +168,8 @@ class SharedPool(QueuedPool):
     def _maker(self, key: bytes) -> int:
         """Return the rank whose turn a task is; if that rank has left, the next one."""
         assert self._link is not None
-        size, turn = self._link.size, self._turns[key]
-        ranks = ((turn + more) % size for more in range(size))
+        makers, turn = self._link.makers, self._turns[key] % len(self._link.makers)
+        ranks = (*makers[turn:], *makers[:turn])
         return next(rank for rank in ranks if self._left.get(rank) != "")
 
     def _make_or_fail(self, key: bytes) -> None:

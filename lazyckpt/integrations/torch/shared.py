@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import weakref
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import torch.distributed as dist
 
-from lazyckpt.core.checks import Unfit, checked, positive
+from lazyckpt.core.checks import Unfit, checked, one_of, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import seconds
 from lazyckpt.executors.pool_executor import PoolExecutor
 from lazyckpt.executors.sharing.executor import SharedExecutor
+from lazyckpt.executors.sharing.link import Nodes
 from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
 
 _SECRET = 32  # bytes
@@ -24,6 +26,7 @@ def shared(
     executor: Executor,
     group: dist.ProcessGroup | None = None,
     *,
+    readers: Literal["rank", "node"] = "rank",
     chunk_size: int = 32,
     timeout: float = 60.0,
 ) -> Executor:
@@ -40,6 +43,14 @@ def shared(
     the same records, even if they fail at random. Functions after `shard` run on their own rank
     only. If a rank is lost, a `RankMissing` names it, at the first item that it should have
     computed. If a rank leaves its run, the others take over its turns.
+
+    **One reader per node.** With `readers="node"`, the first rank of each host also mixes and packs
+    for the other ranks of that host, and sends each of them only its own rows. The readers of the
+    hosts share the tasks as above. Use it if mixing and packing take much of the time, or for many
+    ranks: 8 ranks then receive, mix and pack the common items once, and a rank has a connection to
+    its reader instead of one to each rank. Only the first rank's workers compute common items, so
+    give it more of them. If it is lost, the other ranks of its host raise `RankMissing`. If it
+    leaves its run, it waits up to one second for them; they then read on by themselves.
 
     All ranks open the same runs. They compare stages, settings, the position and a sample of the
     data, and raise an error if these differ. After a rewind (`load_state_dict`), a pause, an error
@@ -59,6 +70,8 @@ def shared(
         executor: Workers of each rank: `processes(...)`, `threads(...)` and others.
         group: Process group, of any backend; None for the group of all ranks. All its ranks call
             this at the same time.
+        readers: "rank" if each rank mixes and packs for itself, or "node" if one rank per host
+            does so for all of its ranks.
         chunk_size: Items per message. Each message costs each rank about 0.2 ms in the thread that
             reads it, so use large chunks for cheap items. A worker computes a whole chunk before it
             is sent. The outputs of `flat_map` for one file are always a message of their own.
@@ -70,14 +83,16 @@ def shared(
 
     Raises:
         ArgumentError: If an argument is out of range, or there is no process group.
-        PipelineError: During a run, if the pipeline has no `shard`, or if ranks have their own
-            positions, as after `shard(...) | filter(...)`.
+        PipelineError: When a run starts, if the pipeline has no `shard`, or if ranks have their own
+            positions, as after `shard(...) | filter(...)`. With `readers="node"`, also if `shard`
+            is only within joined pipelines, or has `remainder="repeat"`.
 
     Example:
         executor = lz.torch.shared(lz.processes(8), dist.group.WORLD)
         batches = lz.torch.loader(pipeline(world_size, rank), executor, state)
     """
     checked("shared", "executor", executor, _with_workers)
+    checked("shared", "readers", readers, one_of("rank", "node"))
     checked("shared", "chunk_size", chunk_size, positive)
     checked("shared", "timeout", timeout, seconds)
     if not dist.is_initialized():
@@ -94,9 +109,11 @@ def shared(
     first = 0 if group is None else dist.get_global_rank(group, 0)
     dist.broadcast_object_list(found, first, group)
     host, port, secret = found[0]
-    meeting = SocketMeeting(host, port, secret, rank, size, timeout)
+    nodes = _nodes(size, group) if readers == "node" else ()
+    meeting = SocketMeeting(host, port, secret, rank, size, timeout, nodes)
     arguments = {
-        "executor": executor, "meeting": meeting, "chunk_size": chunk_size, "timeout": timeout,
+        "executor": executor, "meeting": meeting, "readers": readers, "chunk_size": chunk_size,
+        "timeout": timeout,
     }  # fmt: skip
     made = SharedExecutor(shared, arguments)
     if place is not None:
@@ -108,6 +125,18 @@ def _with_workers(value: Any) -> PoolExecutor:
     if not isinstance(value, PoolExecutor) or isinstance(value, SharedExecutor):
         raise Unfit("an executor with workers, such as processes(8)")
     return value
+
+
+def _nodes(size: int, group: dist.ProcessGroup | None) -> Nodes:
+    """Return the ranks of each machine."""
+    boot = Path("/proc/sys/kernel/random/boot_id")  # machines may have equal names
+    own = socket.gethostname(), boot.read_text() if boot.exists() else ""
+    names: list[Any] = [None] * size
+    dist.all_gather_object(names, own, group)
+    found: dict[Any, list[int]] = {}
+    for rank, name in enumerate(names):
+        found.setdefault(name, []).append(rank)
+    return tuple(map(tuple, found.values()))
 
 
 def _own_host() -> str:

@@ -50,6 +50,11 @@ def shared(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
     import_module("torch.distributed").barrier()  # ranks meet at rank 0
 
 
+def shared_per_node(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
+    yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers(), readers="node"))
+    import_module("torch.distributed").barrier()
+
+
 def alone(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
     return _run(rank, size, n, tokenize, _workers())
 

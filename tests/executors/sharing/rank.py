@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -34,9 +35,9 @@ def pipeline(size: int, rank: int, count: int = 1_000, kills: int = -1) -> lz.Pi
 def main(
     rank: int, size: int, port: int, steps: int, end: str = "", count: int = 1_000,
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
-    host: str = "127.0.0.1",
+    host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (),
 ) -> None:  # fmt: skip
-    meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0)
+    meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
     more = {"chunk_size": 4, "timeout": timeout}
     executor = shared(main, lz.processes(2), meeting, more)
     try:

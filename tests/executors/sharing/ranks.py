@@ -5,22 +5,33 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.sharing.executor import shared
-from lazyckpt.executors.sharing.link import Leave, Receive
+from lazyckpt.executors.sharing.link import Leave, Nodes, Receive, Role, role_of
 
 
 class Hub:
-    """The meeting of ranks that are threads of this process; it delivers their messages."""
+    """The meeting of ranks that are threads of this process; it delivers their messages.
 
-    def __init__(self, size: int, *, delay: float = 0.0, timeout: float = 20.0) -> None:
+    Attributes:
+        per_node: The ranks of a node, one of which reads; 0 if each rank reads for itself.
+    """
+
+    per_node = 0
+
+    def __init__(
+        self, size: int, *, delay: float = 0.0, timeout: float = 20.0, nodes: Nodes | None = None
+    ) -> None:
         self.size, self.delay, self.timeout = size, delay, timeout
+        self.nodes = nodes_of(size, self.per_node) if nodes is None else nodes
         self.posted: list[bytes] = []  # keys, of all ranks
+        self.received = Counter[int]()  # bytes that were sent to one rank only, by rank
         self.links: list[QueueLink] = []
         self._changed = threading.Condition()
         self._gathered: dict[str, dict[int, QueueLink]] = {}
@@ -47,9 +58,18 @@ class Hub:
         return link
 
 
+def nodes_of(size: int, per_node: int) -> Nodes:
+    places = range(0, size, per_node) if per_node else ()
+    return tuple([tuple(range(size)[place : place + per_node]) for place in places])
+
+
 class RankMeeting:
     def __init__(self, hub: Hub, rank: int) -> None:
-        self.hub, self.rank = hub, rank
+        self.hub, self.rank, self.nodes = hub, rank, hub.nodes
+
+    @property
+    def role(self) -> Role:
+        return role_of(self.rank, self.hub.size, self.nodes)
 
     def join(self, told: Mapping[str, Any]) -> QueueLink:
         return self.hub.join(self.rank, told)
@@ -57,7 +77,8 @@ class RankMeeting:
 
 class QueueLink:
     def __init__(self, hub: Hub, rank: int) -> None:
-        self._hub, self.rank, self.size = hub, rank, hub.size
+        self._hub, self.rank, self._role = hub, rank, role_of(rank, hub.size, hub.nodes)
+        self.makers = self._role.makers
         self.peers: dict[int, QueueLink] = {}
         self.is_closed = False
         self._inbox: SimpleQueue[Any] = SimpleQueue()
@@ -79,12 +100,17 @@ class QueueLink:
     def post(self, message: bytes) -> None:
         if not any(each.is_closed for each in self.peers.values()):  # else it may be made again
             self._hub.posted.append(message[:16])
-        self._send(message)
+        self._send(self.makers, message)
 
-    def _send(self, message: Any) -> None:
-        for rank, peer in self.peers.items():
-            if rank != self.rank and not peer.is_closed:
-                peer._inbox.put((self.rank, message))
+    def send(self, rank: int, message: bytes) -> None:
+        assert rank in self._role.peers(self.rank)
+        self._hub.received[rank] += len(message)
+        self._send([rank], message)
+
+    def _send(self, ranks: Sequence[int], message: Any) -> None:
+        for rank in ranks:
+            if rank != self.rank and not self.peers[rank].is_closed:
+                self.peers[rank]._inbox.put((self.rank, message))
 
     def silence(self, rank: int) -> float:
         return 0.0
@@ -92,7 +118,7 @@ class QueueLink:
     def close(self, why: str = "") -> None:
         if not self.is_closed:
             self.is_closed = True
-            self._send(why)
+            self._send(self._role.peers(self.rank), why)
             self._inbox.put(None)
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.sharing import tee
 from lazyckpt.testing import equal
 from lazyckpt.testing.strategies import pipelines
 from tests.executors.sharing.ranks import Hub, on_ranks, shared_by
@@ -95,6 +96,13 @@ def is_once(hub: Hub) -> bool:
     return len(hub.posted) == len(set(hub.posted))
 
 
+@pytest.fixture(params=[0, 2, 9], ids=["a reader each", "one for two", "one"], autouse=True)
+def per_node(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many ranks of a node one of them reads for."""
+    monkeypatch.setattr(Hub, "per_node", request.param)
+    return int(request.param)
+
+
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     before = set(threading.enumerate())
@@ -128,6 +136,7 @@ def test_any_composition(
     found = together(
         pipeline, hub, 9, None, chunk_size, lambda rank: lz.threads(2, buffer_size=buffers[rank])
     )
+    assume('readers="rank"' not in str(found[0]))  # an inner stage deals items to two ranks
     assert equal(found, alone(pipeline, size, 9))
     assert is_once(hub)
 
@@ -151,6 +160,27 @@ def test_workers_of_other_executors() -> None:
     with ThreadPoolExecutor(3) as pool:
         found = together(packed(), Hub(2), 9, executor=lambda rank: lz.futures(pool, buffer_size=3))
     assert equal(found, alone(packed(), 2, 9))
+
+
+def test_functions_after_shard_are_called_for_own_rows() -> None:
+    calls = Counter[int]()
+
+    def work(rank: int) -> Made:
+        def used(row: Any) -> Any:
+            calls[rank] += 1
+            return row
+
+        own = packed() | lz.shard(num_shards=3, index=rank) | lz.map(used)
+        own |= lz.batch(2, collate=lz.stack)
+        with lz.run(own, executor=shared_by(hub, rank, lz.threads(2))) as run:
+            return made(run, 99)
+
+    hub = Hub(3)
+    found = on_ranks(3, work)
+    for rank in range(3):
+        own = packed() | lz.shard(num_shards=3, index=rank) | lz.batch(2, collate=lz.stack)
+        assert equal([item for item, _ in found[rank]], list(own))
+    assert calls.total() == len(list(packed()))
 
 
 def test_processes_of_one_index() -> None:
@@ -287,38 +317,46 @@ def test_ranks_that_leave_early(delay: float) -> None:
     assert equal(on_ranks(4, work), [expected[rank][: counts[rank]] for rank in range(4)])
 
 
-def test_the_loss_of_a_rank_is_an_error_that_names_it() -> None:
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_the_loss_of_a_rank_is_an_error_that_names_it(per_node: int, lost: int) -> None:
+    """On all ranks, if it reads; otherwise on those of its node."""
+    hub, count = Hub(3), 8_000
+    told = {0, 1, 2} - {lost} - ({2} if (lost, per_node) == (1, 2) else set())
+
     def work(rank: int) -> Any:
-        run = lz.run(dealt(packed(), 3, rank), executor=shared_by(hub, rank, lz.threads(2)))
-        with run:
-            found = made(run, 4)
-            if rank == 1:
-                link = next(each for each in hub.links if each.rank == 1)
-                link.close("is lost: its connection was closed")
+        own = dealt(packed(count=count), 3, rank)
+        with lz.run(own, executor=shared_by(hub, rank, lz.threads(2))) as run:
+            found: Made = []
+            if rank not in told:
+                made(run, 4)
+                if rank == lost:
+                    link = next(each for each in hub.links if each.rank == lost)
+                    link.close("is lost: its connection was closed")
                 return None
             items = run.with_state()
-            with pytest.raises(RankMissing, match=r"rank 1, .* is lost") as raised:
+            with pytest.raises(RankMissing, match=rf"rank {lost}, .* is lost") as raised:
                 found.extend((item, state.to_json()) for item, state in items)
-            assert raised.value.ranks == (1,)
+            assert raised.value.ranks == (lost,)
             return found, run.state.to_json()
 
-    hub = Hub(3)
     found = on_ranks(3, work)
-    expected = alone(packed(), 3, 20)
-    for rank in 0, 2:
+    expected = alone(packed(count=count), 3, 10_000)
+    for rank in told:
         items, state = found[rank]
         assert equal(items, expected[rank][: len(items)])
         assert state == items[-1][1]
 
 
-def test_a_slow_rank_bounds_how_far_the_others_are_ahead() -> None:
+def test_a_slow_rank_bounds_how_far_the_others_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank holds no more items ahead of its position than it allows."""
+    monkeypatch.setattr(tee, "SHARED_BYTES", 1 << 20)
+    large = lz.source(range(3_000)) | lz.map(lambda n: bytes(1 << 18)) | lz.filter(len)
     lag = threading.Event()
     counts = Counter[int]()
 
     def work(rank: int) -> int:
         executor = shared_by(hub, rank, lz.threads(1, buffer_size=1), 1)
-        with lz.run(dealt(packed(count=3_000), 2, rank), executor=executor) as run:
+        with lz.run(dealt(large, 2, rank), executor=executor) as run:
             for _ in range(3):
                 next(run)
             if rank:

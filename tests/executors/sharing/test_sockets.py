@@ -31,12 +31,17 @@ def place(size: int, timeout: float = 60.0) -> Iterator[MeetingPlace]:
     found.close()
 
 
-def job(size: int, **more: list[Any]) -> list[list[list[str]]]:
+Nodes = list[list[int]]
+
+NODES: dict[str, Nodes] = {"a reader each": [], "a reader a node": [[0, 1], [2]]}
+
+
+def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[list[str]]]:
     """The output of each rank of a job; of `more`, each has its own."""
     command = [sys.executable, "-m", "tests.executors.sharing.rank"]
     with place(size) as found, ExitStack() as stack:
         told = [
-            {"rank": rank, "size": size, "port": found.port}
+            {"rank": rank, "size": size, "port": found.port, "nodes": nodes or []}
             | {name: values[rank] for name, values in more.items()}
             for rank in range(size)
         ]
@@ -64,37 +69,51 @@ def alone(size: int, rank: int, steps: int, state: Any = None) -> list[list[str]
     return [[repr(item), found.to_json()] for item, found in islice(run, steps)]
 
 
-def test_ranks_get_what_they_get_alone_and_go_on_as_fewer() -> None:
-    found = job(3, steps=[8, 8, 8])
+@pytest.mark.parametrize("nodes", NODES.values(), ids=NODES)
+def test_ranks_get_what_they_get_alone_and_go_on_as_fewer(nodes: Nodes) -> None:
+    found = job(3, nodes, steps=[8, 8, 8])
     assert found == [alone(3, rank, 8) for rank in range(3)]
     state = lz.rebase(found[0][-1][1], pipeline(2, 0)).to_json()
-    again = job(2, steps=[4, 4], state=[state] * 2)
+    again = job(2, nodes[:1], steps=[4, 4], state=[state] * 2)
     assert again == [alone(2, rank, 4, state) for rank in range(2)]
 
 
-def test_who_leaves_early_is_no_loss() -> None:
-    found = job(3, steps=[30, 3, 12])
-    assert found == [alone(3, rank, steps) for rank, steps in enumerate([30, 3, 12])]
+@pytest.mark.parametrize("nodes", NODES.values(), ids=NODES)
+@pytest.mark.parametrize("counts", [[30, 3, 12], [3, 30, 12]])
+def test_who_leaves_early_is_no_loss(nodes: Nodes, counts: list[int]) -> None:
+    found = job(3, nodes, steps=counts)
+    assert found == [alone(3, rank, steps) for rank, steps in enumerate(counts)]
 
 
-@pytest.mark.parametrize("end", ["SIGKILL", "SIGSTOP"])
-def test_a_rank_that_is_lost_is_named(end: str) -> None:
+@pytest.mark.parametrize(
+    ("end", "nodes", "lost"),
+    [
+        ("SIGKILL", [], 1),
+        ("SIGSTOP", [], 1),
+        ("SIGKILL", [[0, 1, 2]], 0),
+        ("SIGKILL", [[0, 1, 2]], 2),
+        ("SIGSTOP", [[0, 1], [2]], 2),
+    ],
+)
+def test_a_rank_that_is_lost_is_named(end: str, nodes: Nodes, lost: int) -> None:
     """At once if its connections are closed, after the time limit if nothing is heard of it."""
-    found = job(3, steps=[999, 6, 999], end=["", end, ""])
-    for rank in 0, 2:
+    ends = [end if rank == lost else "" for rank in range(3)]
+    found = job(3, nodes, steps=[6 if each else 999 for each in ends], end=ends)
+    for rank in {0, 1, 2} - {lost}:
         *items, (kind, text) = found[rank]
         assert kind == "RankMissing"
-        assert "rank 1" in text
+        assert f"rank {lost}" in text
         assert items == alone(3, rank, len(items))
 
 
-def killing(on_error: str) -> list[list[list[str]]]:
-    return job(2, steps=[20, 20], kills=[KILLER] * 2, on_error=[on_error] * 2)
+def killing(on_error: str, nodes: Nodes) -> list[list[list[str]]]:
+    return job(2, nodes, steps=[20, 20], kills=[KILLER] * 2, on_error=[on_error] * 2)
 
 
-def test_a_worker_that_dies_does_so_for_all_ranks() -> None:
+@pytest.mark.parametrize("nodes", [[], [[0, 1]]])
+def test_a_worker_that_dies_does_so_for_all_ranks(nodes: Nodes) -> None:
     """The one that made the item is another rank's on all but one."""
-    for rank, (*items, (kind, text)) in enumerate(killing("raise")):
+    for rank, (*items, (kind, text)) in enumerate(killing("raise", nodes)):
         assert kind == "WorkerDied"
         assert "SIGKILL" in text
         with lz.run(pipeline(2, rank, kills=KILLER), executor=lz.processes(2)) as run:
@@ -104,10 +123,11 @@ def test_a_worker_that_dies_does_so_for_all_ranks() -> None:
         assert len(items) == len(found)
 
 
-def test_an_item_that_kills_workers_is_left_out_on_all_ranks() -> None:
+@pytest.mark.parametrize("nodes", [[], [[0, 1]]])
+def test_an_item_that_kills_workers_is_left_out_on_all_ranks(nodes: Nodes) -> None:
     with lz.run(pipeline(1, 0, kills=KILLER), executor=lz.processes(2), on_error="skip") as run:
         expected = [row for batch in islice(run, 20) for row in batch]
-    first, second = killing("skip")
+    first, second = killing("skip", nodes)
     assert '"skipped"' in first[-1][1]
     both = [[lz.State.from_json(state) for _, state in rank] for rank in (first, second)]
     assert both[0] == both[1]

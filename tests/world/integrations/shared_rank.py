@@ -31,13 +31,14 @@ def pipeline(size: int, rank: int) -> lz.Pipeline[Any]:
     return rows | lz.batch(4, collate=lz.stack)
 
 
-def main(workers: str, steps: int) -> None:
+def main(workers: str, steps: int, readers: Any) -> None:
     """Go on from the last checkpoint of any number of ranks, and leave another one."""
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     own, folder = pipeline(size, rank), Path(FOLDER or ".")
     inner = lz.processes(2) if workers == "processes" else lz.threads(1)
-    batches = lz.torch.loader(own, lz.torch.shared(inner, dist.group.WORLD, chunk_size=8))
+    executor = lz.torch.shared(inner, dist.group.WORLD, readers=readers, chunk_size=8)
+    batches = lz.torch.loader(own, executor)
     kept = {"data": batches.state_dict()}
     if (folder / "saved").exists():
         dcp.load(kept, checkpoint_id=folder / "saved")
@@ -49,4 +50,4 @@ def main(workers: str, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -43,11 +43,14 @@ def rows_of(run: Iterator[dict[str, Any]], batches: int) -> list[list[int]]:
     return [row for batch in islice(run, batches) for row in batch["tokens"].tolist()]
 
 
-def test_ranks_of_torchrun_and_a_checkpoint_that_fewer_go_on_from(tmp_path: Path) -> None:
+@pytest.mark.parametrize("readers", ["rank", "node"])
+def test_ranks_of_torchrun_and_a_checkpoint_that_fewer_go_on_from(
+    tmp_path: Path, readers: str
+) -> None:
     """DCP has the state, which is one value on all ranks."""
     whole = lz.run(pipeline(1, 0))
     for size, workers, steps in ((4, "processes", 6), (3, "processes", 3), (16, "threads", 2)):
-        rows, states = torchrun(tmp_path, size, "shared_rank", workers, str(steps))
+        rows, states = torchrun(tmp_path, size, "shared_rank", workers, str(steps), readers)
         assert len(states) == 1
         assert rows == rows_of(whole, size * steps)
         made = (tmp_path / "calls").read_text().split()

@@ -1,0 +1,358 @@
+"""One reader per node: the leader reads up to `shard`, and sends the other ranks their rows."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator, Mapping
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.lookahead import Work
+from lazyckpt.executors.plan.counting import rereader_of
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Outcome, Reader
+from lazyckpt.executors.plan.segments import Segment, dealt
+from lazyckpt.executors.plan.tasks import stream_tasks
+from lazyckpt.executors.planned import DrivenFlows, Plan, handlers_of
+from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, get_within
+from lazyckpt.executors.pools.progress import say_alive
+from lazyckpt.executors.pools.queued import QueuedPool
+from lazyckpt.executors.sharing.agreement import opening_of
+from lazyckpt.executors.sharing.link import Link, Meeting
+from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, outcome_of, packed
+from lazyckpt.executors.sharing.pool import SharedPool
+from lazyckpt.executors.sharing.tee import Tee
+from lazyckpt.failures.skip_log import SkipLog
+from lazyckpt.failures.skipping import apart, skip_log_of
+
+if TYPE_CHECKING:
+    from lazyckpt.executors.sharing.executor import SharedExecutor
+
+_PATIENCE = 1.0  # seconds that a leader which ends waits for its followers
+_TICK = 0.25  # seconds between two looks whether the leader is alive
+
+
+class LeaderLeft(Exception):
+    """The leader of this node has ended its run."""
+
+
+def shard_of(chain: Chain) -> int | None:
+    """Return the number of the stage up to which a node reads as one; None if there is nothing.
+
+    Raises:
+        PipelineError: Ranks can't be read for.
+    """
+    shards = [n for n, call in enumerate(chain.calls) if n and "num_shards" in call.arguments]
+    parting = (n for n in shards if chain.machines[n].share.ranks > 1)
+    number = next(parting, max(shards, default=0))  # the last one if there is only one rank
+    call, upstream = chain.calls[number], chain.machines[number].upstream
+    if upstream is None or upstream.share.ranks > 1:
+        raise PipelineError(
+            'shared: readers="node" needs one shard after all joined pipelines: '
+            'put it there, or pass readers="rank"'
+        )
+    if call.arguments.get("remainder") == "repeat":
+        raise PipelineError(
+            'shared: readers="node" reads each item once, and remainder="repeat" again: '
+            'pass remainder="pad" or "drop", or readers="rank"'
+        )
+    return None if upstream.skip is not None or dealt(chain) else number
+
+
+def cut_after(segments: list[Segment], call: Call) -> tuple[list[Segment], list[Segment]]:
+    """Cut segments after a stage that runs in order."""
+    for place, segment in enumerate(segments):
+        number = next((n for n, each in enumerate(segment.calls, 1) if each is call), 0)
+        if number:
+            first = segment._replace(calls=segment.calls[:number])
+            last = segment._replace(calls=segment.calls[number:], parts=())
+            rest = [last] if last.calls else []
+            return [*segments[:place], first], [*rest, *segments[place + 1 :]]
+    raise AssertionError(f"{call!r} is in no segment")
+
+
+def driven_by_node(
+    executor: SharedExecutor, chain: Chain, segments: list[Segment], gate: PrefetchGate
+) -> tuple[list[WorkerPool], Machine[Any]]:
+    """Return the pools of one rank of a node, and the machine of the thread that drives them.
+
+    The rank's own pool does its tasks after `shard`, and before it only if the leader has left.
+    """
+    inner, meeting = executor.inner.spec, executor.arguments["meeting"]
+    number = shard_of(chain)
+    assert number is not None, "otherwise ranks share nothing"
+    skip_log, common = skip_log_of(chain), Chain(chain.calls[: number + 1])
+    before, after = cut_after(segments, chain.calls[number])
+    own = inner.start(handlers_of([*before, *after]), inner.workers)
+    plan = Plan(own, gate, skip_log)
+    alone = plan.machine(before)
+    pool: LeadingPool | FollowingPool
+    if meeting.role.leader == meeting.rank:
+        pool = _leading(executor, chain, number, gate)
+        machine = alone._replace(flow=pool.flow, item=None, view=None)
+    else:
+        pool = FollowingPool(meeting, chain.calls[number].arguments["index"], executor)
+        rereader = rereader_of(common)
+        work = Work(pool, gate, 0, stream_tasks, common.calls, rereader, inner_log=skip_log)
+        flow = partial(_followed, pool, work, alone)
+        machine = alone._replace(flow=flow, item=None, view=None)
+    pool.is_driven = True
+    whole = plan.machine(after, upstream=machine, behind=common.calls) if after else machine
+    more = {"chunk_size": executor.arguments["chunk_size"]}
+    return [pool, own], opening_of(pool, chain, whole, pool.begin, more)
+
+
+def _leading(
+    executor: SharedExecutor, chain: Chain, number: int, gate: PrefetchGate
+) -> LeadingPool:
+    calls, skip_log = apart(chain.calls[:number])  # not the log of the leader's own stream
+    common = Chain(calls)
+    segments = executor.spec.split(common)
+    pool = executor.start(LeadingPool, handlers_of(segments))
+    machine = Plan(pool, PrefetchGate(gate.is_gated), skip_log).machine(segments)
+    own_log, is_gated = skip_log_of(chain), gate.is_gated
+    pool.read(common, machine, chain.calls[number], own_log, is_gated=is_gated)
+    return pool
+
+
+class LeadingPool(SharedPool):
+    """The workers of a leader for common tasks, and the streams that it reads for its node."""
+
+    _tee: Tee | None = None
+    _followers: Mapping[int, SimpleQueue[Any]] = {}  # their requests
+    _are_done: threading.Event | None = None  # set once no follower is left
+
+    def read(
+        self,
+        common: Chain,
+        machine: Machine[Any],
+        deals: Call,
+        log: SkipLog | None,
+        *,
+        is_gated: bool,
+    ) -> None:
+        """Say what to read, before the first opening.
+
+        Args:
+            common: The stages before `shard`.
+            machine: Their machine, whose tasks this pool does.
+            deals: The stage that deals their items to the ranks.
+            log: The skip log of this rank's own stream.
+            is_gated: If True, compute only items that a rank waits for.
+        """
+        self._is_gated = is_gated
+        self._common, self._machine, self._deals, self._own_log = common, machine, deals, log
+
+    def begin(self, told: Mapping[str, Any]) -> None:
+        """Begin an opening."""
+        self._open(told)
+
+    def flow(self, position: Position) -> Flow[Any]:
+        """Return this rank's own stream."""
+        if self._tee is None:
+            raise TaskLost
+        machine = self._tee.machine(self._meeting.rank, self._own_log)
+        return self._deals.build(machine).flow(position)
+
+    def _prepare(self, link: Link) -> None:
+        followers, skip_log = self._meeting.role.followers, skip_log_of(self._common)
+        if skip_log is not None and self._own_log is not None:
+            skip_log.lose(self._own_log.lost)
+        ranks = [link.rank, *followers]
+        tee = self._tee = Tee(
+            self._machine, self._common.calls, ranks, skip_log, reads_ahead=not self._is_gated
+        )
+        self._followers = {rank: SimpleQueue() for rank in followers}
+        self._are_done = threading.Event() if followers else None
+        for rank, requests in self._followers.items():
+            thread = threading.Thread(
+                target=self._read_for,
+                args=(link, tee, rank, requests),
+                name=f"lazyckpt-follower-{rank}",
+                daemon=True,
+            )
+            thread.start()
+
+    def stop(self) -> None:
+        tee, are_done = self._tee, self._are_done
+        if tee is not None and are_done is not None:
+            tee.leave(self._meeting.rank)
+            are_done.wait(_PATIENCE)  # so that none of them has to read its last items itself
+        super().stop()
+
+    def _hang_up(self) -> None:
+        tee, self._tee, self._are_done = self._tee, None, None
+        if tee is not None:
+            tee.close(TaskLost())
+        followers, self._followers = self._followers, {}
+        for requests in followers.values():
+            requests.put(None)
+        super()._hang_up()
+
+    def _receive(self, link: Link, rank: int, message: memoryview) -> None:
+        if rank in link.makers:
+            super()._receive(link, rank, message)
+        elif link is self._link and (requests := self._followers.get(rank)) is not None:
+            requests.put(message)
+
+    def _leave(self, link: Link, rank: int, why: str) -> None:
+        super()._leave(link, rank, why)
+        tee, requests = self._tee, self._followers.get(rank)
+        if link is self._link and tee is not None and requests is not None:
+            requests.put(None)
+            tee.leave(rank)
+            if self._are_done is not None and self._left.keys() >= self._followers.keys():
+                self._are_done.set()
+            if why:
+                tee.close(RankMissing(f"rank {rank}, which is on this node, {why}", [rank]))
+
+    def _read_for(self, link: Link, tee: Tee, rank: int, requests: SimpleQueue[Any]) -> None:
+        """Do the tasks of a follower, one after another."""
+        readers: dict[int, Reader] = {}
+        while (message := requests.get()) is not None:
+            key = key_of(message)
+            index, task = pickle.loads(message[KEY_BYTES:])
+            if index not in readers:
+                calls, skip_log = apart(self._common.calls)
+                deals = self._deals.replaced(index=index)
+                machine = deals.build(tee.machine(rank, skip_log))
+                readers[index] = Reader(Chain((*calls, deals)), machine)
+            outcome = readers[index](task)
+            link.send(rank, packed(key, outcome))
+            del outcome, message
+
+
+class FollowingPool(QueuedPool):
+    """The leader of this rank's node as the only worker of a pool: it reads this rank's stream."""
+
+    ends_at_exit = True
+
+    def __init__(self, meeting: Meeting, index: int, executor: SharedExecutor) -> None:
+        """Prepare to follow.
+
+        Args:
+            meeting: The meeting of all ranks.
+            index: This rank's index of `shard`.
+            executor: The executor.
+        """
+        inner = executor.inner.spec
+        super().__init__(1, inner.buffer_size, None)
+        self.in_transit = inner.in_transit
+        self._meeting, self._index = meeting, index
+        self._patience = executor.arguments["timeout"]
+        self._lock = threading.RLock()
+        self._link: Link | None = None
+        self._count = 0
+        self._asked: dict[bytes, PendingTask] = {}
+        self._gone: Exception | None = None  # why the leader does no more tasks
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the leader has ended its run."""
+        return isinstance(self._gone, LeaderLeft)
+
+    def begin(self, told: Mapping[str, Any]) -> None:
+        self._hang_up()
+        link = self._meeting.join(told)
+        with self._lock:
+            self._link, self._gone = link, None
+            self._asked.clear()
+        link.open(partial(self._receive, link), partial(self._leave, link))
+
+    def _hang_up(self) -> None:
+        with self._lock:
+            link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def submit(
+        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+    ) -> PendingTask:
+        pending = self._begin(size)
+        with self._lock:
+            link = self._link
+            if link is None:
+                raise TaskLost
+            self._count += 1
+            key = pending.handle = self._count.to_bytes(KEY_BYTES, "big")
+            if self._gone is not None:
+                pending.came.put(self._gone)
+                return pending
+            self._asked[key] = pending
+        link.send(self._meeting.role.leader, key + pickle.dumps((self._index, payload)))
+        return pending
+
+    def _take_in(self, pending: PendingTask, found: Any) -> None:
+        if isinstance(found, Exception):
+            pending.came.put(found)  # it stays there, for whoever waits for the task
+            raise found
+        outcome = outcome_of(found)
+        assert isinstance(outcome, Outcome)
+        pending.outcome = outcome._replace(is_transfer_error=False)  # the stream has moved on
+
+    def drop(self, pending_tasks: Any) -> None:
+        with self._lock:
+            for pending in pending_tasks:
+                self._asked.pop(pending.handle, None)
+
+    def _wait_for(self, pending: PendingTask) -> Any:
+        while pending.generation == self.generation or not pending.came.empty():
+            try:
+                return get_within(pending.came, _TICK)
+            except Empty:
+                say_alive()  # where this is a process of which others wait for items
+                link, leader = self._link, self._meeting.role.leader
+                if link is not None and link.silence(leader) > self._patience:
+                    self._leave(link, leader, f"has said nothing for {self._patience:g} s")
+        return None
+
+    def _receive(self, link: Link, rank: int, message: memoryview) -> None:
+        with self._lock:
+            pending = self._asked.pop(key_of(message), None) if link is self._link else None
+        if pending is not None:
+            pending.came.put(message)
+
+    def _leave(self, link: Link, rank: int, why: str) -> None:
+        with self._lock:
+            if link is not self._link or self._gone is not None:
+                return
+            error = RankMissing(f"rank {rank}, which reads for this node, {why}", [rank])
+            self._gone = error if why else LeaderLeft()
+            asked, self._asked = self._asked, {}
+        for pending in asked.values():
+            pending.came.put(self._gone)
+
+    def _start(self) -> None:
+        """Nothing: the leader starts by itself."""
+
+    def _end(self, *, waits: bool = True) -> None:
+        super()._end()
+        self._hang_up()
+
+    def forget(self) -> None:
+        super().forget()
+        self._link = None
+
+
+def _followed(
+    pool: FollowingPool, work: Work, alone: Machine[Any], position: Position
+) -> Flow[Any]:
+    """Return the stream that the leader reads; this rank reads the rest if the leader leaves."""
+    follow = DrivenFlows(work, may_wait=False)  # a new one: no items of an earlier opening
+    flow: Flow[Any] = alone.flow(position) if pool.has_left else follow(position)
+
+    def items() -> Iterator[Any]:
+        nonlocal flow
+        try:
+            yield from flow
+        except LeaderLeft:
+            flow = alone.flow(flow.snapshot())
+            yield from flow
+
+    return Flow(items(), lambda: flow.snapshot())

@@ -1,0 +1,241 @@
+"""Items of a stream that is read once for several ranks, each at its own pace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple
+
+from lazyckpt.core.call import Call
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.sizes import item_bytes
+from lazyckpt.errors import PipelineError
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.tasks import SHARED_BYTES
+from lazyckpt.executors.pools.progress import say_alive
+from lazyckpt.failures.notes import Failure, as_failure
+from lazyckpt.failures.skip_log import SkipLog, SkipRecord
+
+_READ_SECONDS = 10e-3  # for items at a time, since each time wakes all ranks
+_TICK = 0.25  # seconds between two signs of life of a rank that waits
+
+
+class _Held(NamedTuple):
+    """An item, to which the stream's function isn't applied yet.
+
+    Attributes:
+        item: The item.
+        after: The position after it.
+        skipped: The records skipped before it.
+    """
+
+    item: Any
+    after: Position
+    skipped: SkipRecord
+
+
+class _Stream:
+    """The items from a position on that some ranks have still to pass.
+
+    Attributes:
+        number: How many streams the ranks have read before.
+        begin: Its first position.
+        reached: The number of items that each rank has passed.
+        held: The items that some rank has still to pass.
+        passed: The number of items before those.
+        most: The number of items that a rank may be ahead of the slowest.
+        end: The end, once it is reached: the position and the records skipped before it.
+        failure: The error after the items, if there is one.
+    """
+
+    def __init__(self, number: int, begin: Position) -> None:
+        self.number, self.begin = number, begin
+        self.flow: Flow[Any] | None = None
+        self.reached: dict[int, int] = {}
+        self.held: list[_Held] = []
+        self.passed = 0
+        self.most = 1.0
+        self.end: _Held | None = None
+        self.failure: Failure | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.end is not None or self.failure is not None
+
+    def read(
+        self,
+        count: int,
+        machine: Machine[Any],
+        calls: tuple[Call, ...],
+        skip_log: SkipLog | None,
+        seconds: float,
+    ) -> None:
+        """Read at least `count` more items, or to the end, in the only thread that reads."""
+        drain = SkipRecord if skip_log is None else skip_log.drain
+        deadline = monotonic() + seconds
+        try:
+            flow = self.flow = self.flow or machine.flow(self.begin)
+            for item in flow.pull:
+                if not self.passed + len(self.held):
+                    self.most = max(1.0, SHARED_BYTES / (item_bytes([item]) or 1))
+                self.held.append(_Held(item, flow.snapshot(), drain()))
+                count -= 1
+                if count <= 0 and (monotonic() >= deadline or len(self.held) >= self.most):
+                    return
+            self.end = _Held(None, flow.snapshot(), drain())
+        except BaseException as error:
+            self.failure = as_failure(error, calls)
+
+
+class Tee:
+    """Reads a stream for several ranks, in the thread of the rank that needs an item first.
+
+    Ranks open the same flows in the same order. The stream of a later flow begins once all ranks
+    are done with the one before, so that the nodes of a job read in the same order.
+    """
+
+    def __init__(
+        self,
+        machine: Machine[Any],
+        calls: tuple[Call, ...],
+        ranks: Iterable[int],
+        skip_log: SkipLog | None,
+        *,
+        reads_ahead: bool,
+    ) -> None:
+        """Prepare to read.
+
+        Args:
+            machine: The machine of the stream.
+            calls: Its stages.
+            ranks: The ranks that read it.
+            skip_log: The log of records that it skips.
+            reads_ahead: Whether to read items that no rank waits for yet.
+        """
+        self._seconds = _READ_SECONDS if reads_ahead else 0.0
+        self._machine, self._calls, self._skip_log = machine, calls, skip_log
+        self._changed = threading.Condition()
+        self._opened = dict.fromkeys(ranks, 0)  # flows, by rank
+        self._done = dict(self._opened)  # of these, how many the rank needs no longer
+        self._streams: dict[int, _Stream] = {}
+        self._is_reading = False
+        self._closed: BaseException | None = None
+
+    def machine(self, rank: int, skip_log: SkipLog | None) -> Machine[Any]:
+        """Return the machine of a rank, which records skipped items in its own log."""
+        flow = partial(self._flow, rank, skip_log)
+        return self._machine._replace(flow=flow, item=None, view=None)
+
+    def leave(self, rank: int) -> None:
+        """Wait for a rank no longer."""
+        with self._changed:
+            self._done.pop(rank, None)
+            self._changed.notify_all()
+
+    def close(self, error: BaseException) -> None:
+        """End all flows, with an error."""
+        with self._changed:
+            self._closed = error
+            self._streams.clear()
+            self._changed.notify_all()
+
+    def _open(self, rank: int, position: Position) -> _Stream:
+        with self._changed:
+            if rank not in self._done:  # it has left
+                raise TaskLost
+            number = self._done[rank] = self._opened[rank]
+            self._opened[rank] += 1
+            stream = self._streams.get(number)
+            if stream is None:
+                stream = self._streams[number] = _Stream(number, position)
+            if stream.begin != position:
+                raise PipelineError(
+                    f"shared: rank {rank} reads from {position}, and other ranks of its node from "
+                    f"{stream.begin}: all ranks open the same pipelines, and begin anew together"
+                )
+            for old in [each for each in self._streams if each < min(self._done.values())]:
+                del self._streams[old]
+            self._changed.notify_all()
+            return stream
+
+    def _flow(self, rank: int, skip_log: SkipLog | None, position: Position) -> Flow[Any]:
+        stream = self._open(rank, position)
+        place, given = position, 0
+
+        def pick(count: int, index: int) -> tuple[int, list[Any]]:
+            nonlocal place, given
+            found, own, place = self._passed(stream, rank, given, count, index, skip_log)
+            given += found
+            assert stream.flow is not None
+            fn = stream.flow.fn
+            return found, own if fn is None else [fn(item) for item in own]
+
+        def pull() -> Iterator[Any]:
+            while own := pick(1, 0)[1]:
+                yield from own
+
+        return Flow(pull(), lambda: place, pick=pick)
+
+    def _passed(
+        self, stream: _Stream, rank: int, given: int, count: int, index: int, log: SkipLog | None
+    ) -> tuple[int, list[Any], Position]:
+        """Have a rank pass the next items.
+
+        Returns:
+            How many there are, a list with the item at `index`, and the position after all.
+        """
+        self._await(stream, rank, given, count)
+        with self._changed:
+            begin = given - stream.passed
+            held = stream.held[begin : begin + count]
+            found, own = len(held), [each.item for each in held[index : index + 1]]
+            if found < count and stream.failure is not None:
+                error = stream.failure.error
+                raise TaskLost if isinstance(error, TaskLost) else stream.failure
+            if found < count and stream.end is not None:
+                held.append(stream.end)
+                if rank in self._done:
+                    self._done[rank] = stream.number + 1
+                self._changed.notify_all()
+        if log is not None and self._skip_log is not None:
+            for each in held:
+                if each.skipped.spans:
+                    log.record(each.skipped)
+            log.lose(self._skip_log.lost)
+        return found, own, held[-1].after
+
+    def _await(self, stream: _Stream, rank: int, given: int, count: int) -> None:
+        """Wait until there are so many items after the first `given` ones, or read them."""
+        while True:
+            with self._changed:
+                if self._closed is not None:
+                    raise TaskLost if isinstance(self._closed, TaskLost) else self._closed
+                stream.reached[rank] = given
+                self._drop(stream)
+                missing = given + count - stream.passed - len(stream.held)
+                if missing <= 0 or stream.is_over:
+                    return
+                is_next = min(self._done.values(), default=stream.number) >= stream.number
+                if self._is_reading or not is_next or given - stream.passed > stream.most:
+                    self._changed.wait(_TICK)
+                    say_alive()  # where this is a process of which others wait for items
+                    continue
+                self._is_reading = True
+            try:
+                stream.read(missing, self._machine, self._calls, self._skip_log, self._seconds)
+            finally:
+                with self._changed:
+                    self._is_reading = False
+                    self._changed.notify_all()
+
+    def _drop(self, stream: _Stream) -> None:
+        """Drop the items that all ranks have passed."""
+        late = [each for each, done in self._done.items() if done <= stream.number]
+        passed = min((stream.reached.get(each, 0) for each in late), default=0)
+        if passed > stream.passed:
+            del stream.held[: passed - stream.passed]
+            stream.passed = passed
+            self._changed.notify_all()

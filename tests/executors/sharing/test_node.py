@@ -1,0 +1,50 @@
+"""One rank that reads for its node; `test_laws` has what holds for all readers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.errors import PipelineError
+from tests.executors.sharing.ranks import Hub, shared_by
+from tests.executors.sharing.test_laws import packed, together
+
+
+def test_a_node_computes_each_item_once_and_its_ranks_receive_their_own() -> None:
+    calls, size, count = Counter[int](), 1 << 14, 60
+
+    def large(n: int) -> bytes:
+        calls[n] += 1
+        return bytes(size)
+
+    hub = Hub(4, nodes=((0, 1, 2), (3,)))
+    items = lz.source(range(count)) | lz.map(large) | lz.filter(len)
+    found = together(items, hub, count)
+    assert [sum(len(batch) for batch, _ in rank) for rank in found] == [count // 4] * 4
+    assert calls == dict.fromkeys(range(count), 1)
+    for rank in 1, 2:
+        assert hub.received[rank] < 1.1 * count // 4 * size
+
+
+def test_a_reader_for_a_gated_run_reads_what_is_asked_for() -> None:
+    calls, hub = Counter[int](), Hub(2, nodes=((0, 1),))
+
+    def counted(n: int) -> int:
+        calls[n] += 1
+        return n
+
+    items = lz.source(range(1, 3_000)) | lz.map(counted) | lz.filter(bool)
+    together(items, hub, 3, executor=lambda rank: lz.threads(2, gated=True), chunk_size=1)
+    assert len(calls) < 30
+
+
+def test_pipelines_that_a_node_can_not_read_as_one_are_refused() -> None:
+    executor = shared_by(Hub(2, nodes=((0, 1),)), 0, lz.threads(2))
+    own = packed() | lz.repeat() | lz.shard(num_shards=2, index=0, remainder="drop")
+    with pytest.raises(PipelineError, match="one shard after all joined pipelines"):
+        lz.run(lz.mix([own, own], [1, 1], seed=0), executor=executor)
+    again = packed() | lz.shard(num_shards=2, index=0, remainder="repeat")
+    with pytest.raises(PipelineError, match='remainder="pad" or "drop"'):
+        lz.run(again, executor=executor)
