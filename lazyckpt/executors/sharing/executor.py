@@ -83,7 +83,7 @@ def _by_node() -> Any:
 
 
 def check_dealt(chain: Chain, name: str, other: str) -> None:
-    """Raise a PipelineError unless all ranks have equal positions, and each knows its number.
+    """Raise a PipelineError unless all ranks read the same items, and each knows its number.
 
     Args:
         chain: The pipeline.
@@ -100,6 +100,13 @@ def check_dealt(chain: Chain, name: str, other: str) -> None:
             f"{name}: ranks have positions of their own after {chain.partings[-1][0]!r}, as "
             f"the states of {parting} and of others differ; put it before shard"
         )
+    for call, machine in zip(chain.calls, chain.machines, strict=True):
+        is_stream = machine.upstream is not None and machine.upstream.skip is None
+        if is_stream and call.arguments.get("remainder") == "repeat":
+            raise PipelineError(
+                f"{name}: with {call!r} some ranks read items again that others don't wait for; "
+                f'pass remainder="pad" or "drop", or run it with {other}'
+            )
 
 
 def is_dealt(chain: Chain) -> bool:

@@ -51,16 +51,11 @@ def shard_of(chain: Chain) -> int | None:
     shards = [n for n, call in enumerate(chain.calls) if n and "num_shards" in call.arguments]
     parting = (n for n in shards if chain.machines[n].share.ranks > 1)
     number = next(parting, max(shards, default=0))  # the last one if there is only one rank
-    call, upstream = chain.calls[number], chain.machines[number].upstream
+    upstream = chain.machines[number].upstream
     if upstream is None or upstream.share.ranks > 1:
         raise PipelineError(
             'shared: readers="node" needs one shard after all joined pipelines: '
             'put it there, or pass readers="rank"'
-        )
-    if call.arguments.get("remainder") == "repeat":
-        raise PipelineError(
-            'shared: readers="node" reads each item once, and remainder="repeat" again: '
-            'pass remainder="pad" or "drop", or readers="rank"'
         )
     return None if upstream.skip is not None or dealt(chain) else number
 

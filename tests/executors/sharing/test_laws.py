@@ -407,3 +407,10 @@ def test_what_can_not_be_shared_is_refused() -> None:
     drifting = dealt(packed(), 2, 0) | lz.filter(bool)
     with pytest.raises(PipelineError, match="positions of their own after filter"):
         lz.run(drifting, executor=executor)
+    again = packed() | lz.shard(num_shards=2, index=0, remainder="repeat")
+    with pytest.raises(
+        PipelineError, match='others don\'t wait for; pass remainder="pad" or "drop"'
+    ):
+        lz.run(again, executor=executor)
+    by_index = lz.source(range(5)) | lz.shard(num_shards=2, index=1, remainder="repeat")
+    assert [*lz.run(by_index, executor=executor)] == [1, 3, 0]
