@@ -120,7 +120,7 @@ def held() -> tuple[int, int, int]:
     ids=["threads", "threads2", "processes"],
 )
 def test_opening_and_closing_leaks_nothing(executor: lz.Executor, cycles: int) -> None:
-    pipelines = [lz.source(range(10**6)) | lz.map(ones), in_a_stream(ones, 10**6)]
+    pipelines = [lz.source(range(10**6)) | lz.map(ones), in_a_stream(ones, 10**3)]
 
     def cycle(count: int) -> None:
         for number in range(count):

@@ -52,13 +52,16 @@ def start_workers(control: Sequence[int]) -> None:
 def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
     workers: dict[int, int] = {}  # their status sockets
     can_fork = True
+    poller = select.poll()
+    for each in (requests, woken):
+        poller.register(each, select.POLLIN)
     while True:
-        ready, _, _ = select.select([requests, woken], [], [])
-        if woken in ready:
+        ready = {number for number, _ in poller.poll()}
+        if woken.fileno() in ready:
             with suppress(BlockingIOError):
                 woken.recv(1 << 12)
             _reap(workers)
-        if requests not in ready:
+        if requests.fileno() not in ready:
             continue
         kind, descriptors, _, _ = socket.recv_fds(requests, 1, len(Files._fields))
         if not kind:
