@@ -115,7 +115,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def ensure_server() -> None:
-    """Start the server, if there is none. It imports its modules while this process goes on."""
+    """Start the server, if there is none. It imports its modules meanwhile."""
     with _lock:
         if not _servers:
             _start_server()

@@ -22,7 +22,7 @@ from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import on_ranks
 from tests.executors.sharing.test_laws import alone, dealt, made, mixed, packed, tokens
-from tests.helpers import until
+from tests.helpers import HANGS, until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what its packages say at import
@@ -197,10 +197,13 @@ def keepers() -> list[int]:
 
 @pytest.mark.parametrize("fails", [ended, hangs])
 def test_a_keeper_that_dies_or_hangs_is_told(cluster: Cluster, fails: Callable[[], None]) -> None:
+    begun = threading.Barrier(2, timeout=HANGS)
+
     def work(rank: int) -> Any:
         executor = shared("dies", timeout=15)
         with lz.run(dealt(packed(count=3_000), 2, rank), executor=executor) as run:
             items = made(run, 2)
+            begun.wait()
             if rank == 0:
                 fails()
             items += until_lost(run)
