@@ -217,8 +217,8 @@ def processes(
     )
 
     def start_each(handlers: list[Handler]) -> list[WorkerPool]:
-        pickled: list[Any] = []  # shared by all pools, so that handlers are pickled once
-        return [start(handlers, 1, number=n, shared=pickled) for n in range(workers)]
+        pickled = module.PickledOnce()
+        return [start(handlers, 1, number=n, pickled=pickled) for n in range(workers)]
 
     patience = timeout and 2 * timeout + 1  # so that its workers time out first
     return PoolSpec(

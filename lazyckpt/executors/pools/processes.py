@@ -8,12 +8,13 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from mmap import mmap
 from multiprocessing.util import Finalize
-from typing import IO, Any
+from typing import Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.serialization import (
@@ -126,6 +127,35 @@ def slot_count(workers: int, buffer_size: int, segments: int) -> int:
     return max(slots, min(slots * segments, _MOST_SLOTS)) + LENT_SLOTS
 
 
+class PickledOnce:
+    """The handlers of some pools, pickled once, while any of these pools needs them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users: set[int] = set()
+        self._pickled: SharedPickle | None = None
+
+    def take(self, user: int, make: Callable[[], SharedPickle]) -> SharedPickle:
+        """Return the pickle, which is made for the first user."""
+        with self._lock:
+            found = self._pickled = self._pickled or make()
+            self._users.add(user)
+            return found
+
+    def release(self, user: int) -> None:
+        """Free the memory once no user is left."""
+        with self._lock:
+            self._users.discard(user)
+            if not self._users:
+                self.close()
+
+    def close(self) -> None:
+        """Free the memory; in a forked process, in which the lock may be taken for ever."""
+        if self._pickled is not None:
+            self._pickled.file.close()
+            self._pickled = None
+
+
 class ProcessPool(WorkerPool):
     """Workers that are processes, each fed through its own pipe, first in, first out."""
 
@@ -145,11 +175,11 @@ class ProcessPool(WorkerPool):
         patience: float | None = None,
         retries: int = 0,
         linger: float = PATIENCE,
-        shared: list[SharedPickle] | None = None,
+        pickled: PickledOnce | None = None,
     ) -> None:
         super().__init__(workers, buffer_size)
         self._number, self._linger = number, linger
-        self._shared = [] if shared is None else shared  # the pickled handlers, once there are any
+        self._pickled = pickled or PickledOnce()
         self.retries = retries
         self._handlers = handlers
         self._timeout, self._patience = timeout, patience or timeout
@@ -253,8 +283,7 @@ class ProcessPool(WorkerPool):
 
     def stop(self) -> None:
         self._end_workers()
-        while self._shared:
-            self._shared.pop().file.close()
+        self._pickled.release(id(self))
 
     def _end_workers(self) -> None:
         if self._workers and self._owner != os.getpid():  # forked, before `forget` was called
@@ -274,18 +303,18 @@ class ProcessPool(WorkerPool):
         self._end_workers()
         _stop_at_exit()
         self._owner = os.getpid()
-        method = choose_start_method(self._start_method)
+        method, content = choose_start_method(self._start_method), 0
         try:
             if method != "fork":
                 ensure_server()
-                if not self._shared:
-                    self._shared.append(share_handlers(self._handlers, self._settings))
+                make = partial(share_handlers, self._handlers, self._settings)
+                content = self._pickled.take(id(self), make).file.fileno()
             with without_interrupts(), shared_cells(self.workers) as cells:
                 if method == "fork" and has_threadpoolctl():
                     import_module("threadpoolctl")  # imported once, before the forks
                 memory = mmap(cells.fileno(), 0)
                 for index in range(self.workers):
-                    self._start_worker(method, index, cells, memory)
+                    self._start_worker(method, index, memory, [cells.fileno(), content])
                 if method == "fork" and consumer_of_this() is None:  # workers have idle threads
                     warn_of_threads()
         except BaseException as error:
@@ -300,26 +329,27 @@ class ProcessPool(WorkerPool):
             worker.pipe.close()
         self._workers = []
         self._lock = threading.RLock()
+        self._pickled.close()
+        self._pickled = PickledOnce()
 
-    def _start_worker(self, method: str, index: int, cells: IO[bytes], memory: mmap) -> None:
+    def _start_worker(self, method: str, index: int, cells: mmap, files: list[int]) -> None:
         ours, theirs = socket.socketpair()
         number = self._number + index
         lost = {} if self.skip_log is None else self.skip_log.lost
         start = WorkerStart(f"lazyckpt-{number}", self._owner, index, number, lost)
         with theirs:
-            worker = WorkerProcess(ours, self._settings, Progress(memory, index))
+            worker = WorkerProcess(ours, self._settings, Progress(cells, index))
             self._workers.append(worker)
             process: Any
             if method == "fork":
                 handlers, settings = self._handlers, self._settings
                 process = multiprocessing.get_context("fork").Process(
                     target=serve,
-                    args=(theirs, memory, lambda: (handlers, settings)),
+                    args=(theirs, cells, lambda: (handlers, settings)),
                     name=start.name,
                 )
             else:
-                files = [theirs.fileno(), cells.fileno(), self._shared[0].file.fileno()]
-                process = ServedProcess(start.name, method, files)
+                process = ServedProcess(start.name, method, [theirs.fileno(), *files])
             worker.start(process, start)
 
     def _loss(self, worker: WorkerProcess, *, is_late: bool) -> Exception:
