@@ -12,7 +12,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.core import views
+from lazyckpt.core import flow
 from lazyckpt.io.rows import Rows
 from tests.io.cases import written
 
@@ -63,7 +63,7 @@ ORDERS = {
 def test_rows_are_read_many_at_once(
     order: str, rows: Rows[Any], reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "perf_counter", lambda: 0.0)  # each read is quick
+    monkeypatch.setattr(flow, "perf_counter", lambda: 0.0)  # each read is quick
     pipeline = lz.source(rows) | ORDERS[order]
     expected = list(pipeline | lz.batch(2) | lz.unbatch())
     if order != "local_shuffle":  # it reads the beginnings of a file's blocks

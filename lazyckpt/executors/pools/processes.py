@@ -9,12 +9,12 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from mmap import mmap
 from multiprocessing.util import Finalize
-from typing import Any
+from typing import IO, Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.serialization import (
@@ -131,16 +131,23 @@ class PickledOnce:
     """The handlers of some pools, pickled once, while any of these pools needs them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._users: set[int] = set()
         self._pickled: SharedPickle | None = None
 
-    def take(self, user: int, make: Callable[[], SharedPickle]) -> SharedPickle:
-        """Return the pickle, which is made for the first user."""
+    def take(self, user: int, make: Callable[[], SharedPickle]) -> IO[bytes]:
+        """Return the memory as a file, which the caller closes; it is made for the first user.
+
+        Raises:
+            TaskLost: A signal handler has freed the memory meanwhile.
+        """
         with self._lock:
-            found = self._pickled = self._pickled or make()
             self._users.add(user)
-            return found
+            found = self._pickled = self._pickled or make()
+            try:
+                return os.fdopen(os.dup(found.file.fileno()), "rb")
+            except ValueError:  # it is closed
+                raise TaskLost from None
 
     def release(self, user: int) -> None:
         """Free the memory once no user is left."""
@@ -303,25 +310,32 @@ class ProcessPool(WorkerPool):
         self._end_workers()
         _stop_at_exit()
         self._owner = os.getpid()
-        method, content = choose_start_method(self._start_method), 0
+        method = choose_start_method(self._start_method)
         try:
-            if method != "fork":
-                ensure_server()
-                make = partial(share_handlers, self._handlers, self._settings)
-                content = self._pickled.take(id(self), make).file.fileno()
-            with without_interrupts(), shared_cells(self.workers) as cells:
-                if method == "fork" and has_threadpoolctl():
-                    import_module("threadpoolctl")  # imported once, before the forks
-                memory = mmap(cells.fileno(), 0)
-                for index in range(self.workers):
-                    self._start_worker(method, index, memory, [cells.fileno(), content])
-                if method == "fork" and consumer_of_this() is None:  # workers have idle threads
-                    warn_of_threads()
+            with self._content(method) as content, shared_cells(self.workers) as cells:
+                files = [each.fileno() for each in (cells, content) if each is not None]
+                with without_interrupts():
+                    self._start_workers(method, mmap(cells.fileno(), 0), files)
         except BaseException as error:
             self._end_workers()
             if isinstance(error, OSError) and error.errno == errno.EMFILE:
                 raise too_many_files() from error
             raise
+
+    def _content(self, method: str) -> AbstractContextManager[IO[bytes] | None]:
+        """Return the memory with the handlers, for processes that aren't forked from this one."""
+        if method == "fork":
+            return nullcontext()
+        ensure_server()
+        return self._pickled.take(id(self), partial(share_handlers, self._handlers, self._settings))
+
+    def _start_workers(self, method: str, cells: mmap, files: list[int]) -> None:
+        if method == "fork" and has_threadpoolctl():
+            import_module("threadpoolctl")  # imported once, before the forks
+        for index in range(self.workers):
+            self._start_worker(method, index, cells, files)
+        if method == "fork" and consumer_of_this() is None:  # workers have idle threads
+            warn_of_threads()
 
     def forget(self) -> None:
         super().forget()
