@@ -25,7 +25,8 @@ def choose_start_method(wanted: str | None) -> str:
             workers because it is daemonic.
     """
     there = []
-    if hasattr(socket, "send_fds") and sys.executable:
+    has_interpreter = sys.executable and not getattr(sys, "frozen", False)  # else it is the program
+    if hasattr(socket, "send_fds") and has_interpreter:
         # Frameworks of macOS crash in forked processes.
         there = ["spawn", "forkserver"] if sys.platform == "darwin" else ["forkserver", "spawn"]
     if hasattr(os, "fork"):
