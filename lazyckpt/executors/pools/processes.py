@@ -157,7 +157,7 @@ class PickledOnce:
                 self.close()
 
     def close(self) -> None:
-        """Free the memory; in a forked process, in which the lock may be taken for ever."""
+        """Free the memory; in a forked process, in which the lock may be taken forever."""
         if self._pickled is not None:
             self._pickled.file.close()
             self._pickled = None
