@@ -72,7 +72,8 @@ def _command(function: str, files: Sequence[int]) -> list[str]:
     ]
     flags += [f"-W{each}" for each in sys.warnoptions]
     flags += [f"-X{k}" if v is True else f"-X{k}={v}" for k, v in sys._xoptions.items()]
-    begin = f"import sys; sys.path[:] = {sys.path!r}; from {_SERVER} import {function}"
+    path = [os.fspath(each) for each in sys.path]
+    begin = f"import sys; sys.path[:] = {path!r}; from {_SERVER} import {function}"
     return [sys.executable, *flags, "-c", f"{begin}; {function}({files})"]
 
 
