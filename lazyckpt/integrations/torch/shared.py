@@ -83,9 +83,10 @@ def shared(
 
     Raises:
         ArgumentError: If an argument is out of range, or there is no process group.
-        PipelineError: When a run starts, if the pipeline has no `shard`, or if ranks have their own
-            positions, as after `shard(...) | filter(...)`. With `readers="node"`, also if `shard`
-            is only within joined pipelines, or has `remainder="repeat"`.
+        PipelineError: When a run starts, if the pipeline has no `shard`, if ranks have their own
+            positions, as after `shard(...) | filter(...)`, or if a stream is dealt with
+            `remainder="repeat"`. With `readers="node"`, also if `shard` is only within joined
+            pipelines.
 
     Example:
         executor = lz.torch.shared(lz.processes(8), dist.group.WORLD)
