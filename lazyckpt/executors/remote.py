@@ -154,8 +154,8 @@ def ray(
     Raises:
         ArgumentError: If an argument is out of range or Ray is not installed.
         PipelineError: When it runs with `shared`: if the pipeline has no `shard`, if ranks
-            have different positions, as after `shard(...) | filter(...)`, if ranks differ, or
-            if two training runs have the same name.
+            have different positions, as after `shard(...) | filter(...)`, if a stream is dealt
+            with `remainder="repeat"`, if ranks differ, or if two training runs have the same name.
 
     Example:
         with lz.run(pipeline, executor=lz.ray(workers=8, num_cpus=1)) as run:
