@@ -144,7 +144,7 @@ def test_a_fork_reads_what_a_thread_is_reading() -> None:
 
 @pytest.mark.usefixtures("spans")
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
-@pytest.mark.parametrize("first", [b"", gzip.compress(TEXT.encode())])
+@pytest.mark.parametrize("first", [b"", gzip.compress(TEXT.encode())], ids=["alone", "after one"])
 def test_what_is_before_the_damage_of_a_large_member_is_read(first: bytes, damage: str) -> None:
     member = large()
     if damage == "cut":
