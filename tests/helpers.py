@@ -125,6 +125,12 @@ def worker_pids() -> list[int]:
     return found + [pid for pid, parent in parents.items() if parent in servers and is_alive(pid)]
 
 
+def pids_of(count: int) -> list[int]:
+    """So many workers, of which some may not have started yet when the first item comes."""
+    until(lambda: len(worker_pids()) == count)
+    return worker_pids()
+
+
 def all_pids() -> list[int]:
     return [int(each.name) for each in Path("/proc").glob("[0-9]*")]
 

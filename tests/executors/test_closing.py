@@ -234,7 +234,7 @@ def test_a_run_that_nobody_holds_lets_its_workers_go(executor: lz.Executor, shap
 UNCLOSED = """
 import sys, time
 import lazyckpt as lz
-from tests.helpers import worker_pids
+from tests.helpers import pids_of
 
 def slowly(x):
     time.sleep(x and 0.01)
@@ -245,7 +245,7 @@ if __name__ == "__main__":
     pipeline = lz.source(range(10**6)) | lz.map(slowly) | lz.{stage}
     run = lz.run(pipeline, executor=executor)
     for item in run:
-        print(*worker_pids())
+        print(*pids_of({count}))
         {end}
 """
 
@@ -276,9 +276,10 @@ def test_the_interpreter_ends_with_an_unclosed_run(
     executor: str, stage: str, end: tuple[str, int, str], tmp_path: Path
 ) -> None:
     how, code, error = end
-    text = UNCLOSED.format(executor=executor, stage=stage, end=how)
+    count = UNCLOSED_RUNS[executor]
+    text = UNCLOSED.format(executor=executor, stage=stage, end=how, count=count)
     pids = script(tmp_path, text, code, error).split()
-    assert len(pids) == UNCLOSED_RUNS[executor]
+    assert len(pids) == count
     until(lambda: not any(is_alive(int(pid)) for pid in pids))
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.faults import LONG, SOON, seekable
-from tests.helpers import is_alive, until, worker_pids
+from tests.helpers import is_alive, pids_of, until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -71,7 +71,7 @@ def consume(pipe: Any, ends: Callable[[], None], method: str) -> None:
     ]
     for run in runs:
         next(run)
-    pipe.send(until(lambda: len(found := worker_pids()) == 6 and found))
+    pipe.send(pids_of(6))
     ends()
     del runs  # not before
 
@@ -106,7 +106,7 @@ def test_a_process_with_an_open_run_ends(
 INTERRUPTED_TWICE = """
 import os, signal, sys, time
 import lazyckpt as lz
-from tests.helpers import worker_pids
+from tests.helpers import pids_of
 
 def sleepy(x):
     if x > 1:
@@ -121,7 +121,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGALRM, ctrl_c)
     run = lz.run(lz.source(range(9)) | lz.map(sleepy), executor=lz.processes({workers}))
     print(next(run))
-    print(*worker_pids())
+    print(*pids_of({workers}))
     while len(os.listdir(sys.argv[1])) < {workers}:
         time.sleep(0.01)
     try:
