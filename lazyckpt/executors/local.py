@@ -217,7 +217,7 @@ def processes(
     )
 
     def start_each(handlers: list[Handler]) -> list[WorkerPool]:
-        pickled = module.PickledOnce()
+        pickled = module.PickledOnce()  # for all of them
         return [start(handlers, 1, number=n, pickled=pickled) for n in range(workers)]
 
     patience = timeout and 2 * timeout + 1  # so that its workers time out first

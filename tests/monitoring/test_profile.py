@@ -138,15 +138,17 @@ def test_of_quick_stages_some_items_are_timed_and_each_is_read_once() -> None:
     assert total == pytest.approx(found.seconds)
 
 
-@pytest.mark.parametrize("executor", [lz.threads(2), lz.processes(2)], ids=repr)
+# By fork, as a program's first start of a server takes long, and is timed as long again.
+@pytest.mark.parametrize(
+    "executor", [lz.threads(2), lz.processes(2, start_method="fork")], ids=repr
+)
 def test_of_what_workers_make_quickly_some_items_are_timed(
     executor: lz.Executor,
 ) -> None:
     pipeline = lz.source(range(400_000)) | lz.map(square) | lz.batch(2)
-    next(lz.run(pipeline, executor=executor))  # the first start of a program takes longer
     found = lz.profile(pipeline, 10**6, executor=executor)
     assert found.items == 200_000
-    assert sum(len(spans) for *_, spans in found.spans) < 900_000  # of a million
+    assert sum(len(spans) for *_, spans in found.spans) < 200_000  # of a million
     for stage, expected in zip(found.stages, (400_000, 400_000, 200_000), strict=True):
         assert abs(stage.items - expected) <= 0.05 * expected
     assert all(worker.seconds <= 1.01 * found.seconds for worker in found.workers)

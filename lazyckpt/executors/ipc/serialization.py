@@ -7,7 +7,6 @@ import importlib.util
 import os
 import pickle
 import platform
-import struct
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable
@@ -15,7 +14,6 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
-from mmap import ACCESS_COPY, mmap
 from traceback import format_exception, format_exception_only
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
@@ -30,51 +28,12 @@ from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTime
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.pickler import LargeBuffers, Pickler
 from lazyckpt.executors.ipc.shared_items import shared_call
-from lazyckpt.executors.ipc.shared_memory import fill, starts, unnamed_file
-from lazyckpt.executors.ipc.surroundings import Surroundings, surroundings
+from lazyckpt.executors.ipc.shared_pickle import SharedPickle
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
 T = TypeVar("T")
 Buffers = list[NDArray[np.uint8]]
-
-
-class SharedPickle:
-    """An object pickled once for many processes, in memory that they share.
-
-    Its large arrays lie in the shared memory too. A process that writes into an array gets its
-    own copy of the pages. In front are the surroundings of this process.
-
-    Attributes:
-        file: The memory, as a file to map.
-    """
-
-    def __init__(self, frame: bytes, large: LargeBuffers) -> None:
-        parts = [pickle.dumps(surroundings(frame)), frame, *large]
-        head = struct.pack(f"={len(parts) + 1}q", len(parts), *map(len, parts))
-        self.file = unnamed_file(starts(map(len, [head, *parts]))[-1])
-        with mmap(self.file.fileno(), 0) as memory:
-            fill(memory, [head, *parts])
-
-
-def shared_surroundings(file: int) -> Surroundings:
-    """Return the surroundings in front of a `SharedPickle`, given its file descriptor."""
-    found: Surroundings = pickle.loads(_shared_parts(file)[0])
-    return found
-
-
-def shared_content(file: int) -> Any:
-    """Return the object in a `SharedPickle`, given its file descriptor."""
-    _, frame, *buffers = _shared_parts(file)
-    return pickle.loads(frame, buffers=buffers)
-
-
-def _shared_parts(file: int) -> list[memoryview]:
-    view = memoryview(mmap(file, 0, access=ACCESS_COPY))
-    (count,) = struct.unpack_from("=q", view)
-    sizes = struct.unpack_from(f"={count}q", view, 8)
-    places = starts([8 + 8 * count, *sizes])[1:]
-    return [view[at : at + size] for at, size in zip(places, sizes, strict=False)]
 
 
 class Message:

@@ -8,7 +8,7 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
@@ -17,13 +17,9 @@ from multiprocessing.util import Finalize
 from typing import IO, Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
-from lazyckpt.executors.ipc.serialization import (
-    SharedPickle,
-    opened,
-    share_handlers,
-    transfer_failure,
-)
+from lazyckpt.executors.ipc.serialization import opened, share_handlers, transfer_failure
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
+from lazyckpt.executors.ipc.shared_pickle import PickledOnce
 from lazyckpt.executors.ipc.transport import Unwritable, too_many_files
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
@@ -125,42 +121,6 @@ def slot_count(workers: int, buffer_size: int, segments: int) -> int:
     """Return the number of shared memory slots per worker, with those a consumer may keep."""
     slots = 3 * workers + buffer_size + 2  # the most tasks that it may have of one segment
     return max(slots, min(slots * segments, _MOST_SLOTS)) + LENT_SLOTS
-
-
-class PickledOnce:
-    """The handlers of some pools, pickled once, while any of these pools needs them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._users: set[int] = set()
-        self._pickled: SharedPickle | None = None
-
-    def take(self, user: int, make: Callable[[], SharedPickle]) -> IO[bytes]:
-        """Return the memory as a file, which the caller closes; it is made for the first user.
-
-        Raises:
-            TaskLost: A signal handler has freed the memory meanwhile.
-        """
-        with self._lock:
-            self._users.add(user)
-            found = self._pickled = self._pickled or make()
-            try:
-                return os.fdopen(os.dup(found.file.fileno()), "rb")
-            except ValueError:  # it is closed
-                raise TaskLost from None
-
-    def release(self, user: int) -> None:
-        """Free the memory once no user is left."""
-        with self._lock:
-            self._users.discard(user)
-            if not self._users:
-                self.close()
-
-    def close(self) -> None:
-        """Free the memory; in a forked process, in which the lock may be taken forever."""
-        if self._pickled is not None:
-            self._pickled.file.close()
-            self._pickled = None
 
 
 class ProcessPool(WorkerPool):

@@ -21,7 +21,7 @@ from functools import partial
 from importlib import import_module
 from mmap import mmap
 
-from lazyckpt.executors.ipc.serialization import shared_content, shared_surroundings
+from lazyckpt.executors.ipc.shared_pickle import shared_content, shared_surroundings
 from lazyckpt.executors.pools.served_process import (
     FORK,
     NUMBER,
