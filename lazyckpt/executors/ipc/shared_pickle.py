@@ -13,7 +13,8 @@ from typing import IO, Any
 from lazyckpt.executors.ipc.pickler import LargeBuffers
 from lazyckpt.executors.ipc.shared_memory import fill, starts, unnamed_file
 from lazyckpt.executors.ipc.surroundings import Surroundings, surroundings
-from lazyckpt.executors.plan.errors import TaskLost
+
+_TAKING = 0  # a user during `take`, so that no signal handler frees the memory
 
 
 class SharedPickle:
@@ -43,18 +44,14 @@ class PickledOnce:
         self._pickled: SharedPickle | None = None
 
     def take(self, user: int, make: Callable[[], SharedPickle]) -> IO[bytes]:
-        """Return the memory as a file, which the caller closes; it is made for the first user.
-
-        Raises:
-            TaskLost: A signal handler has freed the memory meanwhile.
-        """
+        """Return the memory as a file, which the caller closes; it is made for the first user."""
         with self._lock:
-            self._users.add(user)
-            found = self._pickled = self._pickled or make()
+            self._users |= {user, _TAKING}
             try:
+                found = self._pickled = self._pickled or make()
                 return os.fdopen(os.dup(found.file.fileno()), "rb")
-            except ValueError:  # it is closed
-                raise TaskLost from None
+            finally:
+                self.release(_TAKING)
 
     def release(self, user: int) -> None:
         """Free the memory once no user is left."""
