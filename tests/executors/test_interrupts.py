@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from time import monotonic, sleep
 from types import FrameType
 from typing import Any
 
@@ -33,11 +34,15 @@ IS_BRIEF = settings().max_examples <= 10
 class At:
     """Does something at the n-th point, of all function entries and returns of C functions.
 
-    CPython runs signals' handlers there. With `lines` it is before each line as well.
+    CPython runs signals' handlers there. With `lines` it is before each line as well. Points
+    before `after` seconds have passed don't count.
     """
 
-    def __init__(self, number: int, do: Callable[[], Any], *, lines: bool = False) -> None:
+    def __init__(
+        self, number: int, do: Callable[[], Any], *, lines: bool = False, after: float = 0.0
+    ) -> None:
         self._left, self._do, self._lines, self._pid = number, do, lines, os.getpid()
+        self._begin = monotonic() + after
         self.has_come = False
 
     def __enter__(self) -> At:
@@ -64,7 +69,8 @@ class At:
 
     def _pass(self, frame: FrameType) -> None:
         # A forked worker has the same hook.
-        if os.getpid() == self._pid and frame.f_code.co_filename.startswith(OURS):
+        is_ours = os.getpid() == self._pid and frame.f_code.co_filename.startswith(OURS)
+        if is_ours and monotonic() >= self._begin:
             self._left -= 1
             if not self._left:
                 self.__exit__()
@@ -206,6 +212,19 @@ def test_what_is_held_back_for_a_start_goes_on_after_an_interrupt() -> None:
         if not at.has_come:
             assert number > 5
             return
+
+
+def slow(x: int) -> int:
+    sleep(0.4)
+    return x
+
+
+def test_a_run_that_is_closed_while_it_waits_for_a_slow_item_ends() -> None:
+    """It then looks whether the worker is alive, which it isn't after the close."""
+    pipeline = lz.source([1]) | lz.map(slow)
+    for number in range(1, 60, 1 if IS_DEEP else 4):
+        with lz.run(pipeline, executor=lz.processes()) as run, At(number, run.close, after=0.2):
+            assert [*run] in ([], [1])
 
 
 FILLED = {

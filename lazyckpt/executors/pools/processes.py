@@ -252,16 +252,18 @@ class ProcessPool(WorkerPool):
         self._end_workers()
         self._pickled.release(id(self))
 
-    def _end_workers(self) -> None:
+    def _end_workers(self) -> list[WorkerProcess]:
+        """End the workers, unless a thread or signal handler has; return those that it ended."""
         if self._workers and self._owner != os.getpid():  # forked, before `forget` was called
             self.forget()
-            return
+            return []
         with self._lock:
             self.generation += bool(self._workers)  # first, so that waiting threads give up
             workers, self._workers = self._workers, []
             _let_go(workers)
         processes = [worker.process for worker in workers if worker.process is not None]
         reap(processes, self._linger)
+        return workers
 
     def start(self) -> None:
         with self._lock:
@@ -327,7 +329,11 @@ class ProcessPool(WorkerPool):
             worker.start(process, start)
 
     def _loss(self, worker: WorkerProcess, *, is_late: bool) -> Exception:
-        """Stop because a worker hangs or has died; return the error to raise."""
+        """Stop because a worker hangs or has died; return the error to raise.
+
+        Raises:
+            TaskLost: A signal handler has stopped the workers meanwhile, so none was lost.
+        """
         name = worker.process.name
         kind: type[Exception] = WorkerTimeout if is_late else WorkerDied
         if is_late:
@@ -340,10 +346,11 @@ class ProcessPool(WorkerPool):
                 when = "before its first item: check worker_init and the modules that it imports"
             lost = f"worker {end.replace('was ended', 'killed')}"
             text = f"{name} {end} {when}"
-        self.losses += 1
         worker.note_lost(kind(lost))
         under_way = [each for each in worker.pending_tasks.values() if each.made is not None]
+        if worker not in self._end_workers():
+            raise TaskLost
+        self.losses += 1
         self.lost_at = under_way[0] if under_way else None
-        self._end_workers()
         say_alive()
         return kind(text)

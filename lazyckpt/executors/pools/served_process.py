@@ -16,7 +16,8 @@ from time import monotonic
 from typing import NamedTuple
 
 FORK, SPAWN = b"fs"  # requests
-NUMBER = struct.Struct("=q")
+STARTED, ENDED = range(2)  # what the server says: the process ID, the exit code
+NEWS = struct.Struct("=qq")
 _SERVER = "lazyckpt.executors.pools.start_server"
 _FLAGS = {
     "isolated": "I",
@@ -152,7 +153,7 @@ class ServedProcess:
         self.name = name
         self._request = bytes([SPAWN if method == "spawn" else FORK])
         self._files = files
-        self._told = b""  # by the server
+        self._news: dict[int, int] = {}  # from the server
 
     def start(self) -> None:
         self._status, theirs = socket.socketpair()
@@ -163,23 +164,20 @@ class ServedProcess:
     @property
     def pid(self) -> int | None:
         """Its process ID, once it has started."""
-        return self._number(0)
+        self._wait(0)
+        return self._news.get(STARTED)
 
     @property
     def exitcode(self) -> int | None:
         """Its exit code as multiprocessing has it; None if that isn't known."""
-        return self._number(1)
+        self._wait(0)
+        return self._news.get(ENDED)
 
     @property
     def start_error(self) -> str:
         """The operating system's error of starting it; empty if there was none."""
-        number = self._number(0)
+        number = self.pid
         return os.strerror(-number) if number is not None and number < 0 else ""
-
-    def _number(self, index: int) -> int | None:
-        self._wait(0)
-        told = self._told[NUMBER.size * index :][: NUMBER.size]
-        return NUMBER.unpack(told)[0] if len(told) == NUMBER.size else None
 
     def is_alive(self) -> bool:
         return not self._wait(0)
@@ -205,17 +203,17 @@ class ServedProcess:
     def _wait(self, seconds: float | None) -> bool:
         """Wait until it has ended; return whether it has."""
         deadline = None if seconds is None else monotonic() + seconds
-        while self._status.fileno() >= 0:
+        while (number := self._status.fileno()) >= 0:  # until a signal handler closes it
             poller = select.poll()
-            poller.register(self._status, select.POLLIN)
+            poller.register(number, select.POLLIN)
             left = None if deadline is None else 1000 * max(0.0, deadline - monotonic())
             if not poller.poll(left):
                 return False
-            told = b""
+            news = b""
             with suppress(OSError):
-                told = self._status.recv(2 * NUMBER.size)
-            self._told += told
-            if not told or len(self._told) == 2 * NUMBER.size:
+                news = self._status.recv(2 * NEWS.size)
+            self._news.update(NEWS.iter_unpack(news))
+            if not news or ENDED in self._news:
                 self._status.close()
         return True
 

@@ -23,8 +23,10 @@ from mmap import mmap
 
 from lazyckpt.executors.ipc.shared_pickle import shared_content, shared_surroundings
 from lazyckpt.executors.pools.served_process import (
+    ENDED,
     FORK,
-    NUMBER,
+    NEWS,
+    STARTED,
     Files,
     adopt_server,
     spawn,
@@ -86,7 +88,7 @@ def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
                 number = spawn("work_alone", [*files])
         except OSError as error:
             number = -(error.errno or 1)
-        _tell(files.status, number)
+        _tell(files.status, STARTED, number)
         if number > 0:
             workers[number] = files.status
         _close(file for file in files if file != workers.get(number))
@@ -134,13 +136,13 @@ def _reap(workers: dict[int, int]) -> None:
     for number in list(workers):
         ended, status = os.waitpid(number, os.WNOHANG)
         if ended:
-            _tell(workers[number], os.waitstatus_to_exitcode(status))
+            _tell(workers[number], ENDED, os.waitstatus_to_exitcode(status))
             os.close(workers.pop(number))
 
 
-def _tell(status: int, number: int) -> None:
+def _tell(status: int, kind: int, number: int) -> None:
     with suppress(OSError):  # the consumer no longer wants to know
-        os.write(status, NUMBER.pack(number))
+        os.write(status, NEWS.pack(kind, number))
 
 
 def _close(files: Iterable[int]) -> None:
