@@ -85,7 +85,10 @@ def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | No
         f"which would receive the other {ranks - 1:,}/{ranks:,} of the results."
     )
     if names["repeated"]:
-        said += f" Each rank would still run {_listed(names['repeated'])} for all items."
+        said += (
+            f" {_listed(names['repeated'])} would still run for all items: on each rank, or with "
+            'readers="node" on one rank of each host.'
+        )
     return said
 
 
