@@ -9,9 +9,10 @@ cost as much to start. Ratios are to one of lazyckpt's ranks alone. The contesta
     datasets    `split_dataset_by_node` of 16 files, and of one (`datasets 1`), 2 workers
     accelerate  `dispatch_batches=True`: rank 0 reads for all, 2 workers
     grain       `MapDataset[rank::size]`, in each rank's own process
+    Ray Data    `streaming_split(size, equal=True)` for actors of a cluster on this machine
 
-With datasets, accelerate and grain, each process packs the documents that it reads, so that rows
-depend on the number of ranks and workers. lazyckpt's rows are those of one stream.
+With datasets, accelerate, grain and Ray Data, each process packs the documents that it reads, so
+that rows depend on the number of ranks and workers. lazyckpt's rows are those of one stream.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ CONTESTANTS = {
     "datasets_of_one_file": "datasets 1",
     "accelerate": "accelerate",
     "grain": "grain",
+    "ray_data": "Ray Data",
 }
 FIGURES = ("calls", "cpu", "wall", "bytes")
 BOUND = 1.3

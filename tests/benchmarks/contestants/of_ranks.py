@@ -6,11 +6,12 @@ that takes the number of one and returns its tokens. It yields batches of packed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from toolz import partition_all
 
 import lazyckpt as lz
 
@@ -21,7 +22,14 @@ WORKERS = 2
 FILES = 16
 READ_AHEAD = 128  # documents that are packed together if that is done by hand
 
-Tokenize = Callable[[int], "np.ndarray[Any, Any]"]
+
+class Tokenize(Protocol):
+    """A tokenizer that counts its calls."""
+
+    def __call__(self, n: int, /) -> np.ndarray[Any, Any]: ...
+
+    def note_unwaited(self, seconds: float) -> None:
+        """Add the processor seconds of processes for which no process waits."""
 
 
 def is_kept(tokens: np.ndarray[Any, Any]) -> bool:
@@ -137,3 +145,37 @@ def grain(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterable[Any]:
         kept, length_struct={"tokens": ROW}, num_packing_bins=BINS, shuffle_bins=False
     )
     return rows.batch(BATCH)
+
+
+def ray_data(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterable[Any]:
+    """Rank 0 drives a cluster in which actors are the ranks; the other processes wait."""
+    if rank:
+        return ()
+    import ray
+    import ray.data
+    from psutil import Process
+
+    class Rank:
+        def consume(self, mine: Any) -> None:
+            rows = packed(row["tokens"] for row in mine.iter_rows())
+            for batch in partition_all(BATCH, rows):
+                np.stack(batch)
+
+    def tokens_of(row: dict[str, int]) -> dict[str, Any]:
+        return {"tokens": tokenize(row["id"])}
+
+    ray.init("local", num_cpus=WORKERS * size, include_dashboard=False, log_to_driver=False)
+    data = ray.data.range(n, override_num_blocks=FILES).random_shuffle(seed=0).map(tokens_of)
+    kept = data.filter(lambda row: is_kept(row["tokens"]))
+    ranks = [ray.remote(num_cpus=0)(Rank).remote() for _ in range(size)]
+    parts = kept.streaming_split(size, equal=True, locality_hints=None)
+    ray.get([each.consume.remote(part) for each, part in zip(ranks, parts, strict=True)])
+    workers = [each for each in Process().parent().children(recursive=True) if is_of_ray(each)]
+    tokenize.note_unwaited(sum(sum(each.cpu_times()[:2]) for each in workers))
+    ray.shutdown()
+    return ()
+
+
+def is_of_ray(process: Any) -> bool:
+    """Return whether a process is a worker of Ray, for which nobody waits."""
+    return bool(process.parent().name() == "raylet")
