@@ -31,7 +31,7 @@ from lazyckpt.executors.pools.progress import (
     say_alive,
     shared_cells,
 )
-from lazyckpt.executors.pools.served_process import ServedProcess, ensure_server, stop_server
+from lazyckpt.executors.pools.served_process import ServedProcess, ensure_server, stop_servers
 from lazyckpt.executors.pools.start_method import choose_start_method, warn_of_threads
 from lazyckpt.executors.pools.worker_main import (
     START_FAILED,
@@ -84,7 +84,7 @@ def _stop_all() -> None:
         stop_pools()
     finally:  # also after a Ctrl-C
         kill_all(list(unreaped))
-        stop_server()
+        stop_servers()
 
 
 def _let_go(workers: list[WorkerProcess]) -> None:
@@ -339,6 +339,8 @@ class ProcessPool(WorkerPool):
         if is_late:
             lost = f"timed out after {self._timeout:g} s"
             text = f"no item within {self._timeout} s, from {name}"
+            if not worker.progress.has_started:
+                text = f"{name} did not start in time: check the modules that it imports"
         else:
             end = worker.describe_end()
             when = "while it worked; the run can continue, with new workers"

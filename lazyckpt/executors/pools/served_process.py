@@ -101,15 +101,17 @@ class _Server:
 
 
 _servers: list[_Server] = []  # of this process: at most one
+_hanging: list[_Server] = []  # servers in which a module that they import hangs
 _lock = threading.RLock()  # a signal handler may start workers too
 
 
 def _forget() -> None:
     global _lock
     _lock = threading.RLock()
-    for server in _servers:
+    for server in [*_servers, *_hanging]:
         server.control.close()
     _servers.clear()
+    _hanging.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -134,10 +136,23 @@ def adopt_server(control: int) -> None:
     _servers.append(_Server(socket.socket(fileno=control), None))
 
 
-def stop_server() -> None:
-    """Stop the server of this process, if there is one."""
-    while _servers:
-        _servers.pop().stop()
+def stop_servers() -> None:
+    """Stop the server of this process, if there is one, and those that hang."""
+    _stop(_servers)
+    _stop(_hanging)
+
+
+def _stop(servers: list[_Server]) -> None:
+    while servers:
+        servers.pop().stop()
+
+
+def _leave(server: _Server) -> None:
+    """Let the next process start from a new server. Processes of this one go on."""
+    with _lock:
+        if server in _servers:
+            _hanging.append(server)
+            _servers.remove(server)
 
 
 class ServedProcess:
@@ -159,7 +174,8 @@ class ServedProcess:
         self._status, theirs = socket.socketpair()
         pipe, *memory = self._files
         with theirs:
-            _ask(self._request, [pipe, theirs.fileno(), *memory, _standard(1), _standard(2)])
+            files = [pipe, theirs.fileno(), *memory, _standard(1), _standard(2)]
+            self._server = _ask(self._request, files)
 
     @property
     def pid(self) -> int | None:
@@ -189,6 +205,8 @@ class ServedProcess:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
+        if self.is_alive() and self.pid is None:  # the server has not come to it
+            _leave(self._server)
         self._signal(signal.SIGKILL)
 
     def close(self) -> None:
@@ -218,16 +236,17 @@ class ServedProcess:
         return True
 
 
-def _ask(request: bytes, files: list[int]) -> None:
-    """Send a request to the server, or to a new one if there is none or it has died."""
+def _ask(request: bytes, files: list[int]) -> _Server:
+    """Send a request to the server, or to a new one if there is none or it has died; return it."""
     with _lock:
         ensure_server()
         try:
             _servers[0].ask(request, files)
         except (BrokenPipeError, ConnectionResetError):
-            stop_server()
+            _stop(_servers)
             _start_server()
             _servers[0].ask(request, files)
+        return _servers[0]
 
 
 def _standard(file: int) -> int:

@@ -212,6 +212,51 @@ def test_a_module_is_imported_once_for_all_workers(
     assert len([*tmp_path.glob("[0-9]*")]) == 2  # here, and in the server
 
 
+HANGS = """
+import os
+import time
+
+if os.environ["HERE"] != str(os.getpid()):
+    time.sleep(1_000)
+
+def use(x):
+    return x
+"""
+USES_HANGING = """
+import os
+import signal
+import lazyckpt as lz
+
+os.environ["HERE"] = str(os.getpid())
+import hangs
+
+def stop(*_):
+    raise TimeoutError
+
+def run(function):
+    return lz.run(lz.source(range(4)) | lz.map(function), executor=lz.processes())
+
+signal.signal(signal.SIGALRM, stop)
+with run(abs) as begun:
+    print(next(begun))
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with run(hangs.use) as hanging:
+            print(*hanging)
+    except TimeoutError:
+        print("interrupted")
+    print(*begun)
+    with run(float) as later:
+        print(*later)
+"""
+
+
+def test_a_module_that_hangs_holds_up_no_other_run(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    expected = "0\ninterrupted\n1 2 3\n0.0 1.0 2.0 3.0\n"
+    assert script(tmp_path, USES_HANGING) == expected
+
+
 def test_a_daemonic_process_has_workers() -> None:
     """Such as a worker of torch's DataLoader; but multiprocessing lets it fork none."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
