@@ -61,8 +61,7 @@ class SharedMemorySlots:
         # Dropping the buffers must run no Python code: a Ctrl-C in it would be lost.
         found = self._held[number] = _SlotReference(held, self._dropped.append)
         found.number, found.forks = number, forks
-        places = zip(starts(sizes), sizes, strict=False)
-        return [held[start : start + size] for start, size in places]
+        return split(held, sizes)
 
     def lend(self, number: int, buffers: list[Any]) -> list[memoryview]:
         """Return the buffers of a slot for the consumer to keep, or copies if it keeps too many."""
@@ -107,11 +106,13 @@ class UnmappedSlots:
     def read(self, number: int, sizes: Sequence[int]) -> list[memoryview]:
         """Return copies of the buffers in a slot."""
         try:
-            found = [np.empty(size, np.uint8).data for size in sizes]
-            for start, left in zip(starts(sizes), found, strict=False):
-                self._file.seek(self._start + number * self.size + start)
+            found, begin = list[memoryview](), self._start + number * self.size
+            for size in sizes:
+                found.append(left := np.empty(size, np.uint8).data)
+                self._file.seek(begin)
                 while left:
                     left = left[self._file.readinto(left) :]
+                begin += room([size])
             return found
         finally:
             self._map[number] = 0
@@ -173,15 +174,28 @@ def _start(count: int) -> int:
     return -(-(count + 1) // PAGESIZE) * PAGESIZE
 
 
-def starts(sizes: Iterable[int]) -> list[int]:
-    """Return the offsets of buffers in a slot, aligned to cache lines, and the end of the last."""
-    found = [0]
+def room(sizes: Iterable[int]) -> int:
+    """Return the bytes that buffers of these sizes take, each aligned to a cache line."""
+    end = 0
     for size in sizes:
-        found.append(found[-1] + -(-size // _LINE) * _LINE)
+        end += size + -size % _LINE
+    return end
+
+
+def fill(memory: Any, buffers: Iterable[Any]) -> None:
+    """Copy buffers into memory, each aligned to a cache line."""
+    begin = 0
+    for buffer in buffers:
+        end = begin + len(buffer)
+        memory[begin:end] = buffer
+        begin = end + -end % _LINE
+
+
+def split(memory: Any, sizes: Iterable[int], begin: int = 0) -> list[Any]:
+    """Return the buffers of these sizes that `fill` has copied, from an offset on."""
+    found = []
+    for size in sizes:
+        begin += -begin % _LINE
+        found.append(memory[begin : begin + size])
+        begin += size
     return found
-
-
-def fill(memory: Any, buffers: Sequence[Any]) -> None:
-    """Copy buffers into memory, each to its offset."""
-    for place, buffer in zip(starts(map(len, buffers)), buffers, strict=False):
-        memory[place : place + len(buffer)] = buffer

@@ -11,7 +11,7 @@ from mmap import ACCESS_COPY, mmap
 from typing import IO, Any
 
 from lazyckpt.executors.ipc.pickler import LargeBuffers
-from lazyckpt.executors.ipc.shared_memory import fill, starts, unnamed_file
+from lazyckpt.executors.ipc.shared_memory import fill, room, split, unnamed_file
 from lazyckpt.executors.ipc.surroundings import Surroundings, surroundings
 
 _TAKING = 0  # a user during `take`, so that no signal handler frees the memory
@@ -30,7 +30,7 @@ class SharedPickle:
     def __init__(self, frame: bytes, large: LargeBuffers) -> None:
         parts = [pickle.dumps(surroundings(frame)), frame, *large]
         head = struct.pack(f"={len(parts) + 1}q", len(parts), *map(len, parts))
-        self.file = unnamed_file(starts(map(len, [head, *parts]))[-1])
+        self.file = unnamed_file(room(map(len, [head, *parts])))
         with mmap(self.file.fileno(), 0) as memory:
             fill(memory, [head, *parts])
 
@@ -83,5 +83,4 @@ def _shared_parts(file: int) -> list[memoryview]:
     view = memoryview(mmap(file, 0, access=ACCESS_COPY))
     (count,) = struct.unpack_from("=q", view)
     sizes = struct.unpack_from(f"={count}q", view, 8)
-    places = starts([8 + 8 * count, *sizes])[1:]
-    return [view[at : at + size] for at, size in zip(places, sizes, strict=False)]
+    return split(view, sizes, 8 + 8 * count)

@@ -34,7 +34,8 @@ from lazyckpt.executors.ipc.shared_memory import (
     UnmappedSlots,
     allocate,
     fill,
-    starts,
+    room,
+    split,
 )
 
 LARGE_PICKLE = 1 << 15  # bytes from which a slot is as fast as the pipe; at 256 KiB, twice as fast
@@ -167,14 +168,14 @@ class Sender:
         """Write a frame to the outbox, with the first `here` of its parts inside the frame."""
         brought = parts[:here]
         sizes = struct.pack(f"={len(parts)}Q", *map(len, parts))
-        end = starts([_HEAD.size + len(sizes), *map(len, brought)])[-1]
+        end = room([_HEAD.size + len(sizes), *map(len, brought)])
         head = _HEAD.pack(end, kind, first, second, len(parts), len(brought))
         fill(frame := bytearray(end), [head + sizes, *brought])
         self._outbox.append((frame, file))
 
     def _fill_slot(self, parts: Sequence[Any]) -> int:
         """Copy parts into a slot; return its number, or `_PIPE` if none is free."""
-        if (slot := self._slot(starts(map(len, parts))[-1])) is None:
+        if (slot := self._slot(room(map(len, parts)))) is None:
             return _PIPE
         assert self._memory is not None
         fill(self._memory[slot], parts)
@@ -269,8 +270,7 @@ class Receiver:
             _, kind, first, second, count, here = _HEAD.unpack_from(frame)
             sizes = struct.unpack_from(f"={count}Q", frame, _HEAD.size)
             brought, away = sizes[:here], sizes[here:]
-            places = starts([_HEAD.size + 8 * count, *brought])[1:]
-            parts = [frame[at : at + size] for at, size in zip(places, brought, strict=False)]
+            parts = split(frame, brought, _HEAD.size + 8 * count)
             if kind == _MESSAGE:
                 return self._message(first, second, parts, away)
             if kind == _MEMORY:
