@@ -44,7 +44,7 @@ U = TypeVar("U")
 Position: TypeAlias = Any
 Pick: TypeAlias = Callable[[int, int], tuple[int, list[U]]]
 
-AT_ONCE = 2048  # items in memory per list
+LIST_SIZE = 2048  # items in memory per list
 _LARGEST = 1 << 16  # indices computed in one call
 _ROWS = 256  # rows read ahead, at most
 _ROWS_SECONDS = 1e-3  # the time that may take
@@ -62,7 +62,7 @@ class Flow(Generic[T]):
     layer of its own. `taken()`, if it costs nothing, returns how many items were taken from
     `pull`, also after an error.
 
-    `place()` returns both, if that takes less time. `before()` returns the position just before
+    `reached()` returns both, if that takes less time. `before()` returns the position just before
     the item taken last, after all items dropped before it: from there the next item is that one,
     and nothing else is computed. It exists if the position need not be noted at each item.
     `noting()` returns the same flow with a `before` that is noted in this way, to replace a flow
@@ -84,8 +84,8 @@ class Flow(Generic[T]):
         "fn",
         "noting",
         "pick",
-        "place",
         "pull",
+        "reached",
         "snapshot",
         "taken",
     )
@@ -98,7 +98,7 @@ class Flow(Generic[T]):
         taken: Callable[[], int] | None = None,
         chunks: Chunks[T] | None = None,
         blocks: Iterator[Iterator[Any]] | None = None,
-        place: Callable[[], tuple[Position, int]] | None = None,
+        reached: Callable[[], tuple[Position, int]] | None = None,
         before: Callable[[], Position] | None = None,
         noting: Callable[[], Flow[T]] | None = None,
         pick: Pick[Any] | None = None,
@@ -109,7 +109,7 @@ class Flow(Generic[T]):
         self.taken = taken
         self.chunks = chunks
         self.blocks = blocks
-        self.place = place
+        self.reached = reached
         self.before = before
         self.noting = noting
         self.pick = pick
@@ -136,7 +136,7 @@ class Flow(Generic[T]):
             pick=pick and picked,
         )
 
-    def placed(self, snapshot: Callable[[], Position]) -> Flow[T]:
+    def with_snapshot(self, snapshot: Callable[[], Position]) -> Flow[T]:
         """Return the same items at other positions."""
         return Flow(self.pull, snapshot, self.fn, self.taken, blocks=self.blocks)
 
@@ -179,7 +179,7 @@ class Table(NamedTuple, Generic[T]):
     spaced: Callable[[range], Sequence[T]] | None = None
 
     @property
-    def is_there(self) -> bool:
+    def is_in_memory(self) -> bool:
         """Whether items need no computing, so that reading an unneeded one costs nothing."""
         return self.is_ours and self.rows is None
 
@@ -297,7 +297,7 @@ def in_blocks(
     blocks: Iterator[Iterator[U]],
     snapshot: Callable[[], Position],
     taken: Callable[[], int],
-    place: Callable[[], tuple[Position, int]] | None = None,
+    reached: Callable[[], tuple[Position, int]] | None = None,
     before: Callable[[], Position] | None = None,
 ) -> Flow[U]:
     """Build a flow of blocks of items; iterators over a sequence cost no more than the sequence.
@@ -305,7 +305,7 @@ def in_blocks(
     `taken()` returns how many items were taken, whatever interrupts.
     """
     pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, None, taken, None, blocks, place, before)
+    return Flow(pull, snapshot, None, taken, None, blocks, reached, before)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int], Pick[U]]:
@@ -354,10 +354,10 @@ def viewing(
     get = view.table.get
 
     def flow(position: Position) -> Flow[U]:
-        if view.table.is_there:
-            return at_once(skip, position, looked_up(skip, view, position))
+        if view.table.is_in_memory:
+            return from_lists(skip, position, looked_up(skip, view, position))
         if view.table.is_ours:
-            return at_once(skip, position, read_ahead(skip, view, position))
+            return from_lists(skip, position, read_ahead(skip, view, position))
         ticks: Iterator[int] = iterate(range(0))
         total = 0
 
@@ -393,15 +393,15 @@ def viewing(
 def looked_up(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
 ) -> Iterator[Sequence[U]]:
-    """Yield a view's items from a position on, in lists of 64, 512 and then `AT_ONCE` items."""
+    """Yield a view's items from a position on, in lists of 64, 512 and then `LIST_SIZE` items."""
     table, size = view.table, 64
     while True:
         after, count = skip(position, size)
         if not count:
             return
         indices = view.ahead(position, range(count))
-        for first in range(0, count, AT_ONCE):
-            some = indices[first : first + AT_ONCE]
+        for first in range(0, count, LIST_SIZE):
+            some = indices[first : first + LIST_SIZE]
             try:
                 items = items_at(table, some)
             except IndexError:
@@ -463,7 +463,7 @@ def items_at(table: Table[U], indices: Indices) -> Sequence[U]:
     return numbers if table.get is index else [*map(table.get, numbers)]
 
 
-def at_once(
+def from_lists(
     skip: Callable[[Position, int], tuple[Position, int]],
     position: Position,
     lists: Iterator[Sequence[U]],
@@ -473,7 +473,7 @@ def at_once(
     Args:
         skip: Function that computes the positions between them, as for a machine.
         position: The position at which they begin.
-        lists: Lists of up to `AT_ONCE` items; an error belongs to the next item.
+        lists: Lists of up to `LIST_SIZE` items; an error belongs to the next item.
     """
     # Items up to the end of this list, the rest of it, and whether it is the last.
     at: tuple[int, Iterator[U], bool] = 0, iterate(()), False
@@ -487,7 +487,7 @@ def at_once(
             yield at[1]
         at = count, iterate(()), True
 
-    def place() -> tuple[Position, int]:
+    def reached() -> tuple[Position, int]:
         count, items, is_over = at
         passed = count - remaining(items)
         steps = passed + is_over
@@ -497,4 +497,4 @@ def at_once(
         count, items, _ = at
         return count - remaining(items)
 
-    return in_blocks(blocks(), lambda: place()[0], taken, place)
+    return in_blocks(blocks(), lambda: reached()[0], taken, reached)
