@@ -259,7 +259,7 @@ class Difference(Pictured):
         rebased: How the second state was carried over from a different pipeline, if the first
             was not.
         stages: The stages of both, for diagrams.
-        told: How each stage of `moves` moved, in words, for diagrams.
+        words: Descriptions of how each stage of `moves` moved, for diagrams.
     """
 
     items: int
@@ -267,7 +267,7 @@ class Difference(Pictured):
     moves: tuple[Move, ...]
     rebased: Rebased | None = None
     stages: Entries = field(default=(), repr=False, compare=False)
-    told: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    words: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.items or self.moves or self.rebased)
@@ -280,7 +280,7 @@ class Difference(Pictured):
         printer.text(str(self))
 
     def _legend(self) -> Legend:
-        return Legend(self.stages, self.told, tuple(self._summary()))
+        return Legend(self.stages, self.words, tuple(self._summary()))
 
     def _summary(self) -> list[str]:
         sizes = [f"{self.items:+,} items"] + [f"{self.epochs:+,} epochs"] * bool(self.epochs)

@@ -31,12 +31,12 @@ from lazyckpt.state.codec import (
     is_whole,
     joined,
     layers,
+    own_parts,
     parsed,
     passes,
-    places,
     shown,
 )
-from lazyckpt.state.words import own_places
+from lazyckpt.state.words import own_positions
 
 _FORMAT = str(FORMAT)
 _NONE_SKIPPED = Skipped()
@@ -171,7 +171,7 @@ class State(Pictured):
         try:
             return bool(self.position == other.position)
         except RecursionError:  # more stages than a tuple comparison can recurse through
-            return places(self.stages, self.position) == places(other.stages, other.position)
+            return own_parts(self.stages, self.position) == own_parts(other.stages, other.position)
 
     def __hash__(self) -> int:
         return hash((self.stages, self.items))  # not the position, which may be deep
@@ -192,7 +192,7 @@ class State(Pictured):
         return "\n".join([f"{type(self).__name__}({self._summary()})", *lines])
 
     def _legend(self) -> Legend:
-        return Legend(self.stages, own_places(self.stages, self.position), tuple(_facts(self)))
+        return Legend(self.stages, own_positions(self.stages, self.position), tuple(_facts(self)))
 
     def _summary(self) -> str:
         found = f"items={self.items}"
