@@ -23,9 +23,8 @@ from tests.test_guides import strings
 
 PAGES = [README, *sorted(NOTEBOOKS.rglob("*.md"))]
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
-PICTURE = re.compile(
-    r'<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\n<img src="([^"]+)" alt="([^"]+)">'
-)
+DARK = r'<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">'
+PICTURE = re.compile(rf'{DARK}\n<img src="([^"]+)" alt="([^"]+)">')
 INLINE = re.compile(r"^:file: (\S+)$", re.MULTILINE)
 
 
