@@ -285,7 +285,7 @@ class Delivery(Generic[T]):
             self._finish(begun, is_last=remaining(ticks) > 0)
 
     def _deliver(self, ticks: Iterator[bool]) -> Iterator[T]:
-        """Yield the next items, as many as are delivered between two looks at the clock."""
+        """Yield the next items, up to the next look at the clock."""
         cursor, size, fn = self.cursor, remaining(ticks), None
         item: Any = _NO_ITEM
         try:

@@ -355,7 +355,7 @@ def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[L
 
 
 def passes(epoch: int) -> int:
-    """The number of passes through a source; those of what repeats it add up."""
+    """Return the number of passes through a source, summed over all stages that repeat it."""
     found = 0
     while epoch >> EPOCH_BITS > 0:
         found, epoch = found + epoch % (1 << EPOCH_BITS), epoch >> EPOCH_BITS

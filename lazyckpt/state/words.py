@@ -18,8 +18,13 @@ def own_positions(entries: Entries, position: Position) -> dict[str, str]:
     with suppress(InvalidState):  # a state built by hand
         for layer in layers(entries, position):
             if layer.own is not None:
-                found[layer.stage] = _in_words(_parts(layer))
+                found[layer.stage] = own_position(layer)
     return found
+
+
+def own_position(layer: Layer) -> str:
+    """Describe a stage's own position, in words; empty if it has none, or isn't open."""
+    return "" if layer.own is None else _in_words(_parts(layer))
 
 
 def moved(before: Layer, after: Layer) -> str:

@@ -46,7 +46,7 @@ def rereading(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def rates(pipeline: Pipeline[Any], limit: int) -> None:
-    """A stage reads as many of upstream's items as its rate says, over a stream."""
+    """Over a stream, a stage reads the number of upstream items that its rate promises."""
     upstream: Machine[Any] | None = None
     for call in pipeline.calls:
         if upstream is not None:
