@@ -1,4 +1,4 @@
-"""Data pipelines as values: build, stop anywhere, keep a few hundred bytes, resume exactly.
+"""Data pipelines as values: stop anywhere, save a few hundred bytes, resume exactly.
 
     pipeline = source(files) | shuffle(seed=0) | repeat() | flat_map(read) | batch(32)
     with run(pipeline, state) as batches:

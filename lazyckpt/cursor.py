@@ -36,13 +36,13 @@ class Mark(NamedTuple):
         position: The position.
         items: Number of items delivered before it.
         skipped: The skipped items before it.
-        behind: Number of items delivered after it, if no flow is open.
+        since: Number of items delivered after it, if no flow is open.
     """
 
     position: Position
     items: int
     skipped: Skipped
-    behind: int = 0
+    since: int = 0
 
 
 class _OpenFlow(NamedTuple, Generic[T]):
@@ -52,7 +52,7 @@ class _OpenFlow(NamedTuple, Generic[T]):
         flow: The flow.
         before: Number of items delivered before the first one counted here.
         counted: Function that returns the number of items delivered from the flow.
-        place: The position reached, and that number.
+        reached: Function that returns the position reached, and that number.
         ticks: One tick is consumed with each item on its way to the consumer; without ticks
             left, the item goes no further.
     """
@@ -60,7 +60,7 @@ class _OpenFlow(NamedTuple, Generic[T]):
     flow: Flow[T]
     before: int
     counted: Callable[[], int]
-    place: Callable[[], tuple[Position, int]]
+    reached: Callable[[], tuple[Position, int]]
     ticks: Iterator[bool]
 
 
@@ -108,7 +108,7 @@ class Cursor(Generic[T]):
         """Return the number of items delivered."""
         opened = self.opened
         if opened is None:
-            return self.mark.items + self.mark.behind
+            return self.mark.items + self.mark.since
         found = opened.before + opened.counted()
         return found if self.opened is opened else self.delivered()  # a signal handler closed it
 
@@ -118,23 +118,23 @@ class Cursor(Generic[T]):
         if opened is None:
             return self.mark
         skipped = self.skip_log.before_delivered()
-        position, counted = opened.place()
+        position, counted = opened.reached()
         found = Mark(position, opened.before + counted, skipped)
         return found if self.opened is opened else self.mark  # a signal handler closed it
 
     def find(self) -> Mark:
         """Return the last delivered item's mark in any case, by re-reading on a second machine."""
-        behind = self.delivered() - self.mark.items
-        mark = self.mark._replace(behind=behind)
-        if behind and (jumped := self._jumped(mark)) is not None:
+        since = self.delivered() - self.mark.items
+        mark = self.mark._replace(since=since)
+        if since and (jumped := self._jumped(mark)) is not None:
             mark = jumped
-        elif behind:
+        elif since:
             machine, skip_log = self._again()
             skip_log.restart(mark.skipped)
             flow = machine.flow(mark.position)
             try:
-                pass_over(flow, behind)
-                mark = Mark(flow.snapshot(), mark.items + behind, skip_log.before_given())
+                pass_over(flow, since)
+                mark = Mark(flow.snapshot(), mark.items + since, skip_log.before_yielded())
             finally:
                 close_stream(flow)
         self.mark = mark
@@ -154,7 +154,7 @@ class Cursor(Generic[T]):
         self.jump()
         self.skip_log.restart(self.mark.skipped)
         flow = self.machine.flow(self.mark.position)
-        pass_over(flow, self.mark.behind)
+        pass_over(flow, self.mark.since)
         self._start(flow)
         return flow
 
@@ -181,14 +181,14 @@ class Cursor(Generic[T]):
         opened = self.opened
         if opened is None:
             return
-        self.mark = self.mark._replace(behind=self.delivered() - self.mark.items)
+        self.mark = self.mark._replace(since=self.delivered() - self.mark.items)
         self.opened = None
         deque(opened.ticks, 0)
         close_stream(opened.flow)
 
     def take_back(self) -> None:
         """Count one item less as delivered. The flow must be closed."""
-        self.mark = self.mark._replace(behind=max(0, self.mark.behind - 1))
+        self.mark = self.mark._replace(since=max(0, self.mark.since - 1))
 
     def pass_over(self, count: int) -> int:
         """Skip items by random access, or stay if there are fewer. The flow must be closed.
@@ -217,18 +217,16 @@ class Cursor(Generic[T]):
     def _jumped(self, mark: Mark) -> Mark | None:
         if self.machine.skip is None:
             return None
-        position = (
-            self.machine.skip(mark.position, mark.behind)[0] if mark.behind else mark.position
-        )
-        return Mark(position, mark.items + mark.behind, mark.skipped)
+        position = self.machine.skip(mark.position, mark.since)[0] if mark.since else mark.position
+        return Mark(position, mark.items + mark.since, mark.skipped)
 
     def _start(self, flow: Flow[T]) -> None:
-        before, snapshot, taken = self.mark.items + self.mark.behind, flow.snapshot, _nothing
-        place = None
+        before, snapshot, taken = self.mark.items + self.mark.since, flow.snapshot, _nothing
+        reached = None
         if flow.taken is not None and _is_counting(flow):
-            taken, place = flow.taken, flow.place
-        place = place or (lambda: (snapshot(), taken()))
-        self.opened = _OpenFlow(flow, before - taken(), taken, place, iter(()))
+            taken, reached = flow.taken, flow.reached
+        reached = reached or (lambda: (snapshot(), taken()))
+        self.opened = _OpenFlow(flow, before - taken(), taken, reached, iter(()))
 
 
 def _nothing() -> int:

@@ -207,7 +207,7 @@ def composite(
     source([1, 2, 3]) | windows(0.5, seed=0)
     >>> lz.init(pipeline)
     State(items=0)
-      source(length=3)              0, 0
+      source(length=3)              epoch 0 · item 0
       map()
       shuffle(seed=0)               0
       windows(seconds=0.5, seed=0)

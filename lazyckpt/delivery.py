@@ -73,7 +73,7 @@ class Delivery(Generic[T]):
         opened, block = cursor.opened, self._under_way[0]()
         is_at_rest = block is None or not block.gi_running or self.session is not None
         if opened is not None and is_at_rest and not self._skips:
-            position, counted = opened.place()
+            position, counted = opened.reached()
             items, skipped = opened.before + counted, cursor.mark.skipped  # no more are skipped
             if cursor.opened is opened:
                 return State(self._entries, items, position, skipped, self._rebased, self._rank)
@@ -99,7 +99,7 @@ class Delivery(Generic[T]):
         """Return the mark at the last delivered item, also while another is being computed."""
         cursor = self.cursor
         is_at_rest = self.session is not None or not self.is_making
-        if is_at_rest and not (here := cursor.here()).behind:
+        if is_at_rest and not (here := cursor.here()).since:
             return here
         try:
             if is_at_rest and not self.is_closed:
@@ -285,7 +285,7 @@ class Delivery(Generic[T]):
             self._finish(begun, is_last=remaining(ticks) > 0)
 
     def _deliver(self, ticks: Iterator[bool]) -> Iterator[T]:
-        """Yield the next items, as many as are delivered between two looks at the clock."""
+        """Yield the next items, up to the next look at the clock."""
         cursor, size, fn = self.cursor, remaining(ticks), None
         item: Any = _NO_ITEM
         try:
@@ -382,7 +382,7 @@ class Delivery(Generic[T]):
             self.pipeline.calls,
             cursor.delivered(),
             lambda: self._state_at_mark().to_json(),
-            cursor.mark.behind,
+            cursor.mark.since,
         )
 
 

@@ -123,8 +123,8 @@ class Run(Iterator[T], Pictured):
         computed ahead are computed again by the new pipeline, with new workers if there are any.
         If the rest of the items would not follow exactly, nothing changes. A function counts as
         different if its code or a value that it holds differs. On several ranks, all ranks must
-        change after the same item. To see later what a run delivered, keep the pipeline and the
-        state of each change: `trace`, `seen` and `replay` take those of one stretch.
+        change after the same item. To audit a run later, keep the pipeline and the state of each
+        change: `trace`, `seen` and `replay` work between two changes.
 
         Args:
             pipeline: The new pipeline; nothing happens if it equals the current one.

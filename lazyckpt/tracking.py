@@ -85,7 +85,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         """Mark an item as finished: it is never delivered again.
 
         Args:
-            ticket: The item's ticket, or a list of its parts, as JSON makes of it.
+            ticket: The item's ticket, or a list of its parts, as after a round trip through JSON.
 
         Raises:
             TicketError: If the ticket is used up, belongs to a different run or is older than a
@@ -318,8 +318,8 @@ def tracked(
             otherwise from then on.
         state: State to resume from, of a tracked run or of a run; None to start at the run's
             position.
-        max_in_flight: Largest number of unfinished items, an int >= 1. The state has at most as
-            many ranges.
+        max_in_flight: Largest number of unfinished items, an int >= 1. The state has at most
+            this many ranges.
         timeout: Seconds after which an item is delivered again, before new ones, with a new
             ticket; the old ticket is valid until then. None for never.
         max_wait: Seconds after which to stop waiting and raise `TooManyInFlight`, which loses

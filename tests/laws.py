@@ -40,10 +40,10 @@ def trace(pipeline: lz.Pipeline[Any], limit: int) -> None:
 def rows(found: lz.types.Seen) -> list[Row]:
     """The rows of all blocks."""
     return [
-        (int(item), block.stages[stage], int(epoch), int(place))
+        (int(item), block.stages[stage], int(epoch), int(index))
         for block in found
-        for item, stage, epoch, place in zip(
-            block.item, block.stage, block.epoch, block.place, strict=True
+        for item, stage, epoch, index in zip(
+            block.item, block.stage, block.epoch, block.index, strict=True
         )
     ]
 
@@ -53,7 +53,7 @@ def told(pipeline: lz.Pipeline[Any], state: lz.State) -> list[Row]:
     machine = tracing.Tracing().pipeline(pipeline, "").machine
     each = enumerate(made_between(machine, lz.init(pipeline), state))
     found = ((n, origin) for n, item in each for origin in dict.fromkeys(origins(item)))
-    return [(n, origin.stage, origin.epoch, origin.place) for n, origin in found]
+    return [(n, origin.stage, origin.epoch, origin.index) for n, origin in found]
 
 
 def seen(pipeline: lz.Pipeline[Any], limit: int) -> None:

@@ -23,16 +23,20 @@ from tests.test_guides import strings
 
 PAGES = [README, *sorted(NOTEBOOKS.rglob("*.md"))]
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+DARK = r'<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">'
+PICTURE = re.compile(rf'{DARK}\n<img src="([^"]+)" alt="([^"]+)">')
 INLINE = re.compile(r"^:file: (\S+)$", re.MULTILINE)
 
 
 def images() -> list[tuple[Path, str, Path]]:
     """Of each picture on a page: the page, what it says in words, and its file."""
-    return [
-        (page, words, (page.parent / name).resolve())
-        for page in PAGES
-        for words, name in IMAGE.findall(page.read_text("utf-8"))
-    ]
+    found = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        shown = IMAGE.findall(text)
+        shown += [(words, name) for *names, words in PICTURE.findall(text) for name in names]
+        found += [(page, words, (page.parent / name).resolve()) for words, name in shown]
+    return found
 
 
 def title(drawing: Path) -> str:
@@ -61,6 +65,13 @@ def test_every_picture_is_on_a_page_and_told_in_words() -> None:
         assert len(words) > 40, f"{page.name}: {file.name}"
         if file.name in DRAWINGS:
             assert words == title(file), f"{page.name}: {file.name}"
+
+
+def test_a_png_of_the_readme_has_a_dark_variant() -> None:
+    text = README.read_text("utf-8")
+    assert text.count(".png") == 2 * len(PICTURE.findall(text)) == 4
+    for dark, light, _ in PICTURE.findall(text):
+        assert dark == light.replace(".png", "-dark.png")
 
 
 def test_every_item_is_dealt_to_one_rank() -> None:

@@ -9,7 +9,7 @@ from lazyckpt.io.storage import optional_module
 
 SHELLS = ("bash", "zsh", "fish")
 DESCRIPTION = """\
-Prints a shell completion script for lazyckpt's commands and their options. Save it where the
+Print a shell completion script for lazyckpt's commands and their options. Save it where the
 shell reads completion scripts; for zsh, in a folder of $fpath.
 """
 EXAMPLES = """\

@@ -22,7 +22,7 @@ from lazyckpt.io.stream import iter_jsonl, iter_text
 from lazyckpt.pipeline import Pipeline
 
 DESCRIPTION = """\
-Reads files and writes their rows to new files of N rows each, with a listing of counts and
+Read files and write their rows to new files of N rows each, with a listing of counts and
 digests. After a kill, run the same command again to continue. Quote patterns for the shell.
 """
 EXAMPLES = """\

@@ -8,12 +8,12 @@ from lazyckpt.cli.arguments import at_least
 from lazyckpt.demo.show import demo
 
 DESCRIPTION = """\
-Trains a byte-bigram model twice on the same lines of text: once uninterrupted, once killed at
-random moments and resumed from its checkpoint. Exit status 0 if all batches and the final
-parameters agree bit for bit, 1 if not.
+Train a byte-bigram model twice on the same lines of text: once uninterrupted, once killed at
+random moments and resumed from its checkpoint. The exit status is 0 if all batches and the final
+parameters agree bit for bit, otherwise 1.
 
 With --ranks N, N processes share the reading of one stream. One of them is killed, and the others
-resume as N - 1 ranks. Exit status 0 if their rows equal those of a single rank, 1 if not.
+resume as N - 1 ranks. The exit status is 0 if their rows equal those of a single rank, otherwise 1.
 """
 LEAST_KILLS = 5
 LINES, RANKS_LINES = 3_000_000, 100_000
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ranks",
         type=at_least(2),
         metavar="N",
-        help="don't train: kill one of N ranks, and resume on N - 1",
+        help="instead of training, kill one of N ranks and resume on N - 1",
     )
     parser.add_argument(
         "--lines",

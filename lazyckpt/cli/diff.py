@@ -9,8 +9,8 @@ from lazyckpt.state.algebra import diff
 from lazyckpt.state.saving import load
 
 DESCRIPTION = """\
-Prints the number of items between two states, and the stages that advanced. The exit status is
-0 if they are equal and 1 if not, also if they belong to different pipelines.
+Print the number of items between two states and the stages that advanced. The exit status is 0
+if the states are equal, and 1 if they differ or belong to different pipelines.
 """
 EXAMPLES = """\
   lazyckpt diff data.json.1 data.json
@@ -21,7 +21,7 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("before", metavar="A", help="a file or URL written by lazyckpt.save")
-    parser.add_argument("after", metavar="B", help="the state to compare with")
+    parser.add_argument("after", metavar="B", help="the state to compare it with")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -9,8 +9,8 @@ from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executo
 from lazyckpt.explanation.explain import explain
 
 DESCRIPTION = """\
-Prints where each stage of a pipeline runs and its bytes in a state, then the items held ahead,
-and warnings. It reads no data and starts no workers.
+Show where each stage of a pipeline would run and how many bytes of a state it takes, then how
+many items are prefetched, then warnings. This reads no data and starts no workers.
 """
 EXAMPLES = """\
   lazyckpt explain train:pipeline
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_pipeline(parser)
     add_executor(parser)
-    words = "show the work of each of N ranks, and the savings from sharing it"
+    words = "also show the work per rank on N ranks, and the savings from sharing it"
     parser.add_argument("--ranks", type=at_least(1), metavar="N", help=words)
 
 

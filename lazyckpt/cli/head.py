@@ -9,8 +9,8 @@ from lazyckpt.cli.arguments import add_pipeline, at_least, pipeline_of
 from lazyckpt.preview import head
 
 DESCRIPTION = """\
-Computes the first items of a pipeline and shows them with their types, shapes and sizes. It
-reads only the data that these items need.
+Compute the first items of a pipeline and show them with their types, shapes and sizes. Only the
+data that these items need is read.
 """
 EXAMPLES = """\
   lazyckpt head train:pipeline

@@ -14,8 +14,8 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.local import processes
 
 DESCRIPTION = """\
-Finds where rows begin and stores an index where readers look for it. A file that is already
-indexed is not read again. Quote patterns for the shell.
+Find where rows begin, and store an index where the readers of lazyckpt.io look for it. A file
+that is already indexed is not read again. Quote patterns for the shell.
 """
 EXAMPLES = """\
   lazyckpt index 'corpus/*.jsonl'

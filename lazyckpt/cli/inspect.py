@@ -10,7 +10,7 @@ from lazyckpt.pictures.drawing import tree
 from lazyckpt.state.saving import load
 
 DESCRIPTION = """\
-Shows the number of items delivered before a state, and the position of each stage. It needs no
+Show the number of items delivered before a state and the position of each stage. This needs no
 pipeline and executes no code from the state.
 """
 EXAMPLES = """\
@@ -22,7 +22,7 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("state", metavar="STATE", help="a file or URL written by lazyckpt.save")
-    parser.add_argument("--json", action="store_true", help="print it as JSON, indented")
+    parser.add_argument("--json", action="store_true", help="print the state as indented JSON")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executo
 from lazyckpt.monitoring.profile import profile
 
 DESCRIPTION = """\
-Runs a pipeline for some items, and prints the time of each stage and the bottleneck.
+Run a pipeline for some items, and print the time of each stage and the bottleneck.
 """
 EXAMPLES = """\
   lazyckpt profile train:pipeline
@@ -28,7 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of items (default: %(default)s)",
     )
-    parser.add_argument("--chrome", metavar="PATH", help="write a trace for chrome://tracing")
+    words = "write a trace to PATH, for chrome://tracing or Perfetto"
+    parser.add_argument("--chrome", metavar="PATH", help=words)
     add_executor(parser)
 
 

@@ -10,9 +10,8 @@ from lazyckpt.pictures.tables import Table
 from lazyckpt.state.saving import load
 
 DESCRIPTION = """\
-Prints the number of rows from each source and file, or writes each row to a Parquet file. A
-row is an output and one of its origins. It imports the module from the current folder, and
-reads data only if the origins can't be computed without it.
+Print the number of rows from each source and file, or write each row to a Parquet file. A row is
+an output and one of its origins. Data is read only if the origins can't be computed without it.
 """
 EXAMPLES = """\
   lazyckpt seen train:pipeline data.json
@@ -23,9 +22,10 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_pipeline(parser)
-    parser.add_argument("state", metavar="STATE", help="a file written by lazyckpt.save")
+    parser.add_argument("state", metavar="STATE", help="a file or URL written by lazyckpt.save")
     parser.add_argument("--since", metavar="STATE", help="an earlier state (default: the start)")
-    parser.add_argument("--out", metavar="PATH", help="Parquet file (default: print the counts)")
+    words = "write the rows to this Parquet file (default: print the counts)"
+    parser.add_argument("--out", metavar="PATH", help=words)
 
 
 def run(chosen: argparse.Namespace) -> int:

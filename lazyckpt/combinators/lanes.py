@@ -145,7 +145,7 @@ def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> M
 
     def flow(position: Position) -> Flow[A]:
         items = turns.flow(inside(position))
-        return items.placed(lambda: outside(items.snapshot()))
+        return items.with_snapshot(lambda: outside(items.snapshot()))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         after, passed = turns.skip(inside(position), n)

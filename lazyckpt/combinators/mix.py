@@ -25,7 +25,7 @@ from lazyckpt.core.show import show
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.state.codec import places
+from lazyckpt.state.codec import own_parts
 from lazyckpt.state.rebase import carried, matching
 from lazyckpt.state.state import State, as_state
 
@@ -266,7 +266,7 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
     for call, machine in zip(pipeline.calls, pipeline.machines, strict=True):
         if machine.rate.whole_epoch:
             raise ArgumentError(f"mix_counts: {call!r} keeps no counts of the items before it")
-    first = places(found.stages, found.position)[0]
+    first = own_parts(found.stages, found.position)[0]
     assert first.own is not None
     counts: tuple[int, ...] = first.own[0]
     return counts[: len(first.children)]

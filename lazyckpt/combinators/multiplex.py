@@ -122,5 +122,5 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
         step=step,
         flow=flow,
         length=chosen.length,
-        choices=choices if chosen.skip and chosen.view and chosen.view.table.is_there else None,
+        choices=choices if chosen.skip and chosen.view and chosen.view.table.is_in_memory else None,
     )

@@ -125,11 +125,12 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
                 found, own = found + more, own + mine
             return found, own
 
-        def place() -> tuple[Position, int]:
-            reached, number = current.place() if current.place else (current.snapshot(), taken())
-            return reached, passed + number
+        def reached() -> tuple[Position, int]:
+            both = current.reached
+            position, number = both() if both else (current.snapshot(), taken())
+            return position, passed + number
 
-        found = in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken(), place)
+        found = in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken(), reached)
         found.pick = pick if (current.pick or current.fn) and count != 0 else None
         return found
 

@@ -195,7 +195,7 @@ def oversample(
 ) -> Machine[A]:
     """Shuffle all items, repeating those of smaller classes until all classes have the same size.
 
-    It is `sample_balanced` with as many samples as that needs.
+    It is `sample_balanced` with the number of samples that this takes.
 
     Args:
         labels: The class of each of upstream's items.

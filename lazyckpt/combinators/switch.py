@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
-from lazyckpt.core.flow import Flow, Position, Table, View, at_once, looked_up
+from lazyckpt.core.flow import Flow, Position, Table, View, from_lists, looked_up
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless, step_by
@@ -119,10 +119,10 @@ def _picked(name: str, selector: Any, *pipelines: Any) -> None:
             )
 
 
-def _is_there(pipeline: Pipeline[Any]) -> bool:
+def _is_in_memory(pipeline: Pipeline[Any]) -> bool:
     """Return whether its items need no computing, so that reading each costs nothing."""
     view = pipeline.machine.view
-    return view is not None and view.table.is_there
+    return view is not None and view.table.is_in_memory
 
 
 class _Deferred(NamedTuple):
@@ -143,10 +143,12 @@ def _picking(
         chosen: Function from an item of the selector to the number of a pipeline.
         pick: The same for many: a function from rows of items of all pipelines to the chosen ones.
     """
-    is_there = all(map(_is_there, pipelines))
-    joined = pipelines if is_there else [_Deferred(_deferring(each.machine)) for each in pipelines]
+    is_in_memory = all(map(_is_in_memory, pipelines))
+    joined = (
+        pipelines if is_in_memory else [_Deferred(_deferring(each.machine)) for each in pipelines]
+    )
     rows: Machine[Any] = registry["zip"].build(selector, *joined)
-    if is_there:
+    if is_in_memory:
         picked = applied(rows, lambda row: row[1 + chosen(row[0])])
     else:
         picked = applied(rows, lambda row: row[1 + chosen(row[0])]())
@@ -160,8 +162,8 @@ def _picking(
         return found
 
     flow = picked.flow
-    if pick is not None and is_there and _is_there(selector):
-        flow = partial(_picked_at_once, rows, children, picked, pick)
+    if pick is not None and is_in_memory and _is_in_memory(selector):
+        flow = partial(_picked_from_lists, rows, children, picked, pick)
     return rows._replace(
         step=picked.step,
         flow=flow,
@@ -170,7 +172,7 @@ def _picking(
     )
 
 
-def _picked_at_once(
+def _picked_from_lists(
     rows: Machine[Any],
     children: tuple[Any, ...],
     picked: Machine[A],
@@ -197,7 +199,7 @@ def _picked_at_once(
         except Exception:  # from a selector: the items before it come first
             yield from ([item] for item in picked.flow(skip(position, passed)[0]))
 
-    return at_once(skip, position, lists())
+    return from_lists(skip, position, lists())
 
 
 def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:

@@ -146,29 +146,29 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
             length=length,
         )
 
-    def behind(position: Position) -> Position:
+    def skipped(position: Position) -> Position:
         """Return upstream's position after the n items."""
         before, passed = position
         return before if passed else jump(before, n)[0]
 
     def step(position: Position) -> tuple[Position, A]:
         try:
-            after, item = upstream.step(behind(position))
+            after, item = upstream.step(skipped(position))
         except End as end:
             raise End((end.position, 1)) from None
         return (after, 1), item
 
     def flow(position: Position) -> Flow[A]:
-        items = upstream.flow(behind(position))
-        return items.placed(lambda: (items.snapshot(), 1))
+        items = upstream.flow(skipped(position))
+        return items.with_snapshot(lambda: (items.snapshot(), 1))
 
     def skip(position: Position, count: int) -> tuple[Position, int]:
-        after, passed = jump(behind(position), count)
+        after, passed = jump(skipped(position), count)
         return (after, 1), passed
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert view is not None
-        return view.ahead(behind(position), offsets)
+        return view.ahead(skipped(position), offsets)
 
     return stateful(
         "skip",
@@ -179,7 +179,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
         step=step,
         flow=flow,
         skip=skip,
-        item=lambda position, count: alone(behind(position), count),
+        item=lambda position, count: alone(skipped(position), count),
         length=length,
         view=view and View(view.table, ahead, view.moved(n)),
     )

@@ -103,12 +103,12 @@ class Call(Frozen):
         for call in chain.from_iterable([each.calls for each in self.chains]):
             yield from call.unnamed
 
-    def check_recorded(self, behind: Call) -> None:
+    def check_recorded(self, later: Call) -> None:
         """Refuse a function that a state should record, if a later stage may re-read items."""
         for what, function in self.unnamed:
             raise ArgumentError(
                 f"{what} is a function, which a state doesn't "
-                f"record, and {behind!r} re-reads items on a resume: a changed function "
+                f"record, and {later!r} re-reads items on a resume: a changed function "
                 f"would make them different. {naming(function)}"
             )
 
@@ -169,8 +169,8 @@ class Call(Frozen):
         found = {name: self.combinator.recorded(name, each) for name, each in arguments.items()}
         return [dumps({name: pair[n] for name, pair in found.items()}) for n in range(2)]
 
-    def told(self) -> list[Any]:
-        """The facts that tell a stage from others, without its machine."""
+    def identity(self) -> list[Any]:
+        """Return the facts that distinguish a stage, without building its machine."""
         arguments, _ = self._recorded(self._decisive())
         return [self.name, arguments, [each.digest for each in self.chains]]
 
@@ -360,7 +360,7 @@ class Chain(Frozen, Shown, Pictured):
         """A digest that represents the chain as an argument of other stages."""
         if self.calls[0].combinator.is_source:
             return digest(dumps(self.forms[0]))
-        return digest(dumps([call.told() for call in self.calls]))
+        return digest(dumps([call.identity() for call in self.calls]))
 
     def __repr__(self) -> str:
         parts = [repr(call) for call in self.written]

@@ -1,9 +1,9 @@
-"""Flows: items from a position on, with the position reached; tables, for random access.
+"""Flows: items from a position on, with the position reached. Tables: data with random access.
 
-Items come one by one, or in blocks. An item that passes through a generator, in a source and
-in each stage after it, costs some 40 ns more than an item of a list. So a flow may provide
-`blocks` of existing items, such as a list's iterator, and a reader of the flow passes these
-on unchanged. The position follows from the rest of the current block.
+A flow yields its items one by one, or in blocks. Each generator that an item passes through, in
+the source and in each later stage, costs some 40 ns more than a list's iterator. So a flow may
+provide `blocks` of existing items, such as lists' iterators, and later stages pass them on
+unchanged. The number of items left in the current block then tells the position.
 
 CPU time per item of `run` in ns (CPython 3.11, 1,000,000 items):
 
@@ -44,36 +44,40 @@ U = TypeVar("U")
 Position: TypeAlias = Any
 Pick: TypeAlias = Callable[[int, int], tuple[int, list[U]]]
 
-AT_ONCE = 2048  # items in memory per list
+LIST_SIZE = 2048  # items in memory per list
 _LARGEST = 1 << 16  # indices computed in one call
 _ROWS = 256  # rows read ahead, at most
-_ROWS_SECONDS = 1e-3  # the time that may take
-_ROWS_SHARE = 4  # rows before a list, at least, per row in it
+_ROWS_SECONDS = 1e-3  # time limit of that
+_ROWS_SHARE = 4  # a list has at most this fraction of the rows before it: 1 / 4
 
 _NO_ITEMS: Iterator[Any] = iterate(())
 
 
 class Flow(Generic[T]):
-    """Items from a position on, and a function that returns the position reached.
+    """Items from a position on, and the position reached. Iterate a flow once.
 
-    `snapshot()` is valid after every item and at the end, but not after an error: then the flow
-    is dropped. Before the first `next` it returns the position at which the flow was opened.
-    Iterate a flow once. A pending function `fn` is applied by the reader, so that `map` needs no
-    layer of its own. `taken()`, if it costs nothing, returns how many items were taken from
-    `pull`, also after an error.
-
-    `place()` returns both, if that takes less time. `before()` returns the position just before
-    the item taken last, after all items dropped before it: from there the next item is that one,
-    and nothing else is computed. It exists if the position need not be noted at each item.
-    `noting()` returns the same flow with a `before` that is noted in this way, to replace a flow
-    that has not begun: if items are dropped, only that flow knows.
-
-    `pick(n, index)` takes the next n items, of which only the one at `index` is needed. It returns
-    how many exist, and a list with that item, if it is one of them. It exists if that takes less
-    than computing all.
-
-    `blocks` yields the same items as `pull`: read one or the other. It comes with a `taken` that
-    is correct whatever interrupts it. `chunks` exists if workers compute the items.
+    Attributes:
+        pull: Iterator over the items, before `fn`.
+        snapshot: Function that returns the position after the last item; before the first `next`,
+            the position at which the flow was opened. It is valid at the end too, but not after
+            an error: then the flow is dropped.
+        fn: Function that the reader applies to each item, so that `map` needs no iterator of its
+            own; None if there is none.
+        taken: Function that returns the number of items taken from `pull`, also after an error;
+            None if counting would cost time.
+        chunks: The items in chunks, if workers compute them; otherwise None.
+        blocks: The same items as `pull`, in blocks: read one or the other. `taken` is then correct
+            wherever an interrupt comes.
+        reached: Function that returns the results of `snapshot` and `taken`, if it is faster.
+        before: Function that returns the position just before the last item, after all items
+            dropped before it, so that the next item from there is that one. None if this position
+            would have to be noted at each item.
+        noting: Function that returns the same flow with a `before`, to replace a flow that hasn't
+            begun. Only that flow knows which items were dropped.
+        pick: Function that takes the next n items, of which only the one at `index` is needed. It
+            returns the number of items that exist, and a list with the needed one, if it exists.
+            None if computing all items is as fast.
+        block: The current one of `blocks`.
     """
 
     __slots__ = (
@@ -84,8 +88,8 @@ class Flow(Generic[T]):
         "fn",
         "noting",
         "pick",
-        "place",
         "pull",
+        "reached",
         "snapshot",
         "taken",
     )
@@ -98,7 +102,7 @@ class Flow(Generic[T]):
         taken: Callable[[], int] | None = None,
         chunks: Chunks[T] | None = None,
         blocks: Iterator[Iterator[Any]] | None = None,
-        place: Callable[[], tuple[Position, int]] | None = None,
+        reached: Callable[[], tuple[Position, int]] | None = None,
         before: Callable[[], Position] | None = None,
         noting: Callable[[], Flow[T]] | None = None,
         pick: Pick[Any] | None = None,
@@ -109,7 +113,7 @@ class Flow(Generic[T]):
         self.taken = taken
         self.chunks = chunks
         self.blocks = blocks
-        self.place = place
+        self.reached = reached
         self.before = before
         self.noting = noting
         self.pick = pick
@@ -136,8 +140,8 @@ class Flow(Generic[T]):
             pick=pick and picked,
         )
 
-    def placed(self, snapshot: Callable[[], Position]) -> Flow[T]:
-        """Return the same items at other positions."""
+    def with_snapshot(self, snapshot: Callable[[], Position]) -> Flow[T]:
+        """Return the same items with a different `snapshot`."""
         return Flow(self.pull, snapshot, self.fn, self.taken, blocks=self.blocks)
 
     @property
@@ -152,24 +156,28 @@ class Flow(Generic[T]):
 
 
 class Chunks(Protocol[T]):
-    """Existing items, many at a time: no error occurs between the items of a chunk."""
+    """Items that already exist, in chunks: no error can occur within a chunk."""
 
     def next_chunk(self) -> Iterator[T] | None:
         """Return the rest of the current chunk, or the next one; None at the end."""
 
     def end_chunk(self) -> None:
-        """End the iterator of the current chunk; the next one has the rest of its items."""
+        """End the iterator of the current chunk; its other items are in the next one."""
 
     def close(self) -> None:
         """Stop the computation of items."""
 
 
 class Table(NamedTuple, Generic[T]):
-    """The data that random access reads from: one item, or many in one call.
+    """Data with random access.
 
-    `rows` and `stacked` are None if many items in one call are no cheaper than one by one.
-    `is_ours` means that reading an item runs no user code: `rows` may read some ahead, and without
-    `rows` they are in memory. `spaced` returns the items of a rising range, if that is cheaper.
+    Attributes:
+        get: Function that returns one item.
+        rows: Function that returns many items; None if that is no cheaper than one by one.
+        stacked: Function that returns many items as one array; None if there is no such array.
+        is_ours: If True, reading an item runs no user code. So items may be read ahead with `rows`;
+            without `rows` they are in memory.
+        spaced: Function that returns the items of a rising range; None if that is no cheaper.
     """
 
     get: Callable[[int], T]
@@ -179,8 +187,8 @@ class Table(NamedTuple, Generic[T]):
     spaced: Callable[[range], Sequence[T]] | None = None
 
     @property
-    def is_there(self) -> bool:
-        """Whether items need no computing, so that reading an unneeded one costs nothing."""
+    def is_in_memory(self) -> bool:
+        """Whether all items are in memory, so that reading an unneeded one costs nothing."""
         return self.is_ours and self.rows is None
 
 
@@ -188,12 +196,14 @@ BlockStarts: TypeAlias = "Callable[[], NDArray[np.int64]]"
 
 
 class View(NamedTuple, Generic[T]):
-    """The vectorized mode: items as a table, and the order in which to read it.
+    """The vectorized mode: a table of items, and the order in which they are read.
 
-    `ahead(position, offsets)` returns the table's indices of the items that come `offsets` items
-    after the position; the offsets must not go past the end. `block_starts()` returns the items of
-    an epoch at which the blocks begin in which the data are stored, in rising order; some may not
-    be among its items. It is None if unknown.
+    Attributes:
+        table: The items.
+        ahead: Function from a position and offsets to indices in the table: of the items that
+            many items after the position. Offsets must not go past the end.
+        block_starts: Function that returns the numbers of the items at which stored blocks of the
+            data begin, rising; some may be outside of the epoch. None if unknown.
     """
 
     table: Table[T]
@@ -217,7 +227,7 @@ def close_stream(flow: Flow[Any]) -> None:
 
 
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
-    """Return the items, and a function that counts those taken, at no Python cost per item."""
+    """Return the items, and a function that counts those taken without Python code per item."""
     if isinstance(items, Flow) and items.taken is not None and items.fn is None:
         return items.pull, items.taken
     count = make_ticks()
@@ -227,7 +237,7 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
 def picking(
     flow: Flow[U],
 ) -> tuple[Iterator[U], Callable[[], int], Pick[U]]:
-    """Do as `counted`; also return the flow's `pick`, or one that calls `fn` once at most."""
+    """Do as `counted`; also return the flow's `pick`, or a `pick` that calls `fn` at most once."""
     items, taken = counted(flow)
     pick = flow.pick or partial(_picked, flow.pull if flow.fn else items, flow.fn)
     if items is flow.pull or not (flow.pick or flow.fn):  # it counts these items too
@@ -258,7 +268,7 @@ def _passed(items: Iterator[Any], n: int) -> int:
 
 
 def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:
-    """Return the flow and its `before`; the position is noted at each item if there is none."""
+    """Return a flow with its `before`; if it has none, note the position at each item."""
     if flow.before is None and flow.noting is not None:
         flow = flow.noting()
     if flow.before is not None:
@@ -290,22 +300,22 @@ WALKS: tuple[type, ...] = (
     Walk,
     FirstItems,
 )
-"""Types of iterators that run no code of a user's."""
+"""Types of iterators that run no user code."""
 
 
 def in_blocks(
     blocks: Iterator[Iterator[U]],
     snapshot: Callable[[], Position],
     taken: Callable[[], int],
-    place: Callable[[], tuple[Position, int]] | None = None,
+    reached: Callable[[], tuple[Position, int]] | None = None,
     before: Callable[[], Position] | None = None,
 ) -> Flow[U]:
-    """Build a flow of blocks of items; iterators over a sequence cost no more than the sequence.
+    """Build a flow from blocks of items.
 
-    `taken()` returns how many items were taken, whatever interrupts.
+    `taken()` must be correct wherever an interrupt comes.
     """
     pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, None, taken, None, blocks, place, before)
+    return Flow(pull, snapshot, None, taken, None, blocks, reached, before)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int], Pick[U]]:
@@ -317,13 +327,13 @@ def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int], 
 
 
 def put_back(flow: Flow[U], block: Iterator[U]) -> None:
-    """Make `pull` continue with a block, because user code is in it."""
+    """Read a block through `pull` instead, because it runs user code."""
     assert flow.blocks is not None
     flow.pull, flow.blocks = chain.from_iterable(chain([block], flow.blocks)), None
 
 
 def next_walk(flow: Flow[U]) -> Iterator[U] | None:
-    """Return the flow's next block, also as its `block`; None at the end, or if it is put back."""
+    """Return the next block, and set `flow.block`; None at the end, or if it runs user code."""
     assert flow.blocks is not None
     block = next(flow.blocks, None)
     if block is not None and type(block) not in WALKS:
@@ -350,14 +360,14 @@ def pass_over(flow: Flow[Any], count: int) -> None:
 def viewing(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U]
 ) -> Callable[[Position], Flow[U]]:
-    """Return the flow of a machine that has this `skip` and this view."""
+    """Return the `flow` of a machine with this `skip` and this view."""
     get = view.table.get
 
     def flow(position: Position) -> Flow[U]:
-        if view.table.is_there:
-            return at_once(skip, position, looked_up(skip, view, position))
+        if view.table.is_in_memory:
+            return from_lists(skip, position, looked_up(skip, view, position))
         if view.table.is_ours:
-            return at_once(skip, position, read_ahead(skip, view, position))
+            return from_lists(skip, position, read_ahead(skip, view, position))
         ticks: Iterator[int] = iterate(range(0))
         total = 0
 
@@ -393,15 +403,15 @@ def viewing(
 def looked_up(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
 ) -> Iterator[Sequence[U]]:
-    """Yield a view's items from a position on, in lists of 64, 512 and then `AT_ONCE` items."""
+    """Yield a view's items from a position on, in lists of 64, 512 and then `LIST_SIZE` items."""
     table, size = view.table, 64
     while True:
         after, count = skip(position, size)
         if not count:
             return
         indices = view.ahead(position, range(count))
-        for first in range(0, count, AT_ONCE):
-            some = indices[first : first + AT_ONCE]
+        for first in range(0, count, LIST_SIZE):
+            some = indices[first : first + LIST_SIZE]
             try:
                 items = items_at(table, some)
             except IndexError:
@@ -414,7 +424,7 @@ def looked_up(
 def read_ahead(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
 ) -> Iterator[Sequence[U]]:
-    """Yield a view's items from a position on, in lists of one row at first, and more if quick.
+    """Yield a view's items from a position on, in lists that grow while reads are fast.
 
     A list has at most a quarter as many rows as came before it, so that a reader of few rows
     causes few unneeded reads.
@@ -463,19 +473,19 @@ def items_at(table: Table[U], indices: Indices) -> Sequence[U]:
     return numbers if table.get is index else [*map(table.get, numbers)]
 
 
-def at_once(
+def from_lists(
     skip: Callable[[Position, int], tuple[Position, int]],
     position: Position,
     lists: Iterator[Sequence[U]],
 ) -> Flow[U]:
-    """Yield the items of one list after another, with no user code running in between.
+    """Build a flow from lists of items, which runs no user code within a list.
 
     Args:
-        skip: Function that computes the positions between them, as for a machine.
-        position: The position at which they begin.
-        lists: Lists of up to `AT_ONCE` items; an error belongs to the next item.
+        skip: The machine's `skip`, for positions within a list.
+        position: The position before the first item.
+        lists: Lists of up to `LIST_SIZE` items; an error belongs to the next item.
     """
-    # Items up to the end of this list, the rest of it, and whether it is the last.
+    # Number of items up to the end of the current list, its iterator, and whether all have ended.
     at: tuple[int, Iterator[U], bool] = 0, iterate(()), False
 
     def blocks() -> Iterator[Iterator[U]]:
@@ -487,7 +497,7 @@ def at_once(
             yield at[1]
         at = count, iterate(()), True
 
-    def place() -> tuple[Position, int]:
+    def reached() -> tuple[Position, int]:
         count, items, is_over = at
         passed = count - remaining(items)
         steps = passed + is_over
@@ -497,4 +507,4 @@ def at_once(
         count, items, _ = at
         return count - remaining(items)
 
-    return in_blocks(blocks(), lambda: place()[0], taken, place)
+    return in_blocks(blocks(), lambda: reached()[0], taken, reached)

@@ -16,9 +16,10 @@ T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
 MOST = 1 << 60  # items per epoch that can be counted if there is no end
-EPOCH_BITS = 32  # of an epoch's number: an endless repetition has room for as many
+EPOCH_BITS = 32  # an endless repetition counts epochs in this many bits
 
-# How often a repeated stream may be empty by chance, as after a filter of random numbers.
+# A repeated stream may have empty epochs by chance, for example after a random filter. It counts
+# as empty only after several in a row.
 _FEWEST = 10  # epochs
 _ENOUGH = 10_000  # items of a source
 _UNKNOWN = 100  # epochs of a source of unknown length
@@ -28,7 +29,7 @@ class End(Exception):
     """Raised by `step` at the end of the stream, with the final `position`.
 
     Only machines raise it. `lazyckpt.step` raises `Exhausted`, so a user's function that steps a
-    pipeline of its own doesn't end the outer stream.
+    pipeline of its own doesn't end the stream that the function is part of.
     """
 
     def __init__(self, position: Position) -> None:
@@ -37,13 +38,16 @@ class End(Exception):
 
 
 class Rate(NamedTuple):
-    """How many items a stage takes from upstream, at most: per output, and in addition per epoch.
+    """The most items that a stage takes from upstream.
 
-    `epochs` of upstream may pass within one of its own. A stage with `whole_epoch` takes its items
-    from anywhere in upstream's epoch, so that it depends on the epoch's length.
-
-    A stage that joins pipelines takes that many items per output from `every` one of them, or
-    from only one.
+    Attributes:
+        each: Items per output; infinity if unknown.
+        more: Items per epoch, in addition.
+        epochs: Upstream's epochs per epoch of the stage.
+        whole_epoch: If True, items come from anywhere in upstream's epoch, so the stage depends on
+            its length.
+        every: For a stage that joins pipelines: if True, it takes `each` items per output from
+            every pipeline; otherwise from one of them.
     """
 
     each: float = 1
@@ -64,8 +68,8 @@ UNKNOWN = Rate(math.inf)  # unknown without reading
 class Share(NamedTuple):
     """The items of the global stream that a stage yields on its rank.
 
-    The n-th item has number `first + n * every` in the global stream. It belongs to rank `rank` of
-    `ranks`. With `is_even`, all ranks get the same number of items.
+    The stage's item n has number `first + n * every` in the global stream. It belongs to rank
+    `rank` of `ranks`. With `is_even`, all ranks get the same number of items.
     """
 
     first: int = 0
@@ -75,11 +79,11 @@ class Share(NamedTuple):
     is_even: bool = True
 
     def dealt(self, num_shards: int, index: int, *, is_even: bool) -> Share:
-        """Return the share of every `num_shards`-th of its items, from number `index` on."""
+        """Return the share of every `num_shards`-th of these items, from number `index` on."""
         return self._part(index, num_shards, num_shards, index, is_even)
 
     def cut(self, start: int, num_shards: int, index: int, *, is_even: bool) -> Share:
-        """Return the share of its items from number `start` on, with contiguous parts per rank."""
+        """Return the share of these items from number `start` on: one contiguous part per rank."""
         return self._part(start, 1, num_shards, index, is_even)
 
     def _part(self, first: int, every: int, num_shards: int, index: int, is_even: bool) -> Share:
@@ -92,7 +96,7 @@ class Share(NamedTuple):
         )
 
     def passed(self, rate: Rate) -> Share:
-        """Return the share of a stage after it; if that changes the count, ranks take turns."""
+        """Return the share after a further stage; if that changes the count, ranks take turns."""
         if rate == Rate():
             return self
         return self._replace(first=self.rank, every=self.ranks)
@@ -117,15 +121,18 @@ class Rank(NamedTuple):
 
 
 def finest(*ranks: Rank | None) -> Rank | None:
-    """Of ranks that are parts of each other, return the one with the most ranks; None if none."""
+    """Return the rank with the largest `of`, for nested divisions; None if there is no rank."""
     return max((rank for rank in ranks if rank), key=lambda rank: rank.of, default=None)
 
 
 class Reread(NamedTuple):
-    """A resume that starts upstream at a position, and re-reads a number of items from there.
+    """The items that a resume re-reads from upstream.
 
-    It reads them one after another, or each `alone`, by random access. `ended` means that the
-    stage has recorded upstream's end there, and will ask for no more.
+    Attributes:
+        position: Upstream's position at the first of them.
+        items: Their number.
+        alone: If True, each is looked up by random access; otherwise they are read in order.
+        ended: If True, the stage knows that upstream ends after them, and asks for no more.
     """
 
     position: Position
@@ -143,28 +150,29 @@ class Machine(NamedTuple, Generic[T]):
     - `step(position)`: the next position and the item, or `End`
     - `flow(position)`: the same items as an iterator
     - `epoch(position)`: the epoch that `init` was given
-    - `skip(position, n)`: the position n steps further, or the end, and how many items it passed
-    - `item(position, n)`: the item n items further on, if there is one, computed alone; None if
-      its flow has to compute the items, as workers do
+    - `skip(position, n)`: the position n items later, or at the end, and the number of items
+      skipped
+    - `item(position, n)`: the item n items later, if it exists, computed alone; None if only a
+      flow can compute the items, as with workers
     - `length`: items per epoch; infinity if endless, None if unknown without reading the data
     - `view`: the vectorized mode
 
-    The rest describes whom a position belongs to, and the cost of continuing from there.
+    The other fields describe positions, and the cost of resuming from them:
 
     - `check(position)`: raises `InvalidState` if the position doesn't fit; reads nothing
-    - `rereads(position)`: where upstream starts again, and how many items are re-read
-    - `rate`: how many items it takes per output
-    - `share`: the place of its items in the global stream
+    - `rereads(position)`: the items that a resume re-reads from upstream
+    - `rate`: the most items taken from upstream per output
+    - `share`: the items of the global stream that this rank yields
     - `upstream`: the machine before it, if there is one
     - `children`: the machines that it joins, if any
     - `holds`: whether a resume may re-read items of upstream
-    - `owns`: whether a part of the position is its own, after upstream's or its children's
-    - `choices(position, n)`: the number of the child that yields each item, n items further on, as
-      long as none ends; None if it takes items of all children, or looks at their items
+    - `owns`: whether the position has a part of its own, after that of upstream or the children
+    - `choices(position, n)`: the number of the child that yields each item, from n items later on,
+      while no child ends; None if an output needs all children, or the choice depends on items
 
-    A position is `(epoch, index, ...)` for a source, `((place, ...), own, ...)` for a stage that
-    joins pipelines, with `()` for one that isn't open, `(place, own, ...)` for a stage that owns a
-    part, and upstream's for any other.
+    The position of a source is `(epoch, index, ...)`. A stage that joins pipelines has
+    `((child's position, ...), own, ...)`, with `()` for a child that isn't open. A stage that owns
+    a part has `(upstream's position, own, ...)`. Any other stage has upstream's position.
     """
 
     init: Callable[[int], Position]
@@ -229,14 +237,14 @@ def countable(stage: str, number: int) -> int:
 
 
 def epochs_tried(length: int | float | None) -> int:
-    """Return after how many epochs without an item a repeated source counts as empty."""
+    """Return the number of epochs without an item after which a repeated source counts as empty."""
     if length is None or length == math.inf:
         return _UNKNOWN
     return max(_FEWEST, _ENOUGH // int(length)) if length else 1
 
 
 def begun(machine: Machine[Any], position: Position) -> int:
-    """Return 0 at the beginning of an epoch, if nothing has been read; otherwise 1."""
+    """Return 0 at the beginning of an epoch, otherwise 1."""
     return int(position != machine.init(machine.epoch(position)))
 
 
@@ -245,7 +253,7 @@ MISFITS = (TypeError, ValueError, IndexError, OverflowError, RecursionError)
 
 @contextmanager
 def fitting(position: Position) -> Iterator[None]:
-    """Context for work with a position from a state; raises `InvalidState` if it doesn't fit."""
+    """Turn errors about a position from a state into `InvalidState`."""
     try:
         yield
     except MISFITS as error:
@@ -253,14 +261,14 @@ def fitting(position: Position) -> Iterator[None]:
 
 
 def misfit(position: Position, error: Exception) -> InvalidState:
-    """Return the error for a position that doesn't fit, unless it is one already."""
+    """Return an error about a position as an `InvalidState`."""
     if isinstance(error, InvalidState):
         return error
     return InvalidState(f"a state's position {brief(position)} does not fit: {error}")
 
 
 def anchored(machine: Machine[U], position: Position) -> Flow[U]:
-    """Open a flow from a position, with its `before` also if random access provides it."""
+    """Open a flow from a position; with random access, its `before` is set too."""
     flow, skip = machine.flow(position), machine.skip
     if flow.before is None and skip is not None:
         taken = flow.taken

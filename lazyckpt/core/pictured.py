@@ -11,13 +11,13 @@ class Legend(NamedTuple):
     """The contents of a diagram.
 
     - `stages`: a chain, or the entries of a state
-    - `places`: a label per stage, by its number, such as `1[0].2`
+    - `labels`: a label per stage, by its number, such as `1[0].2`
     - `facts`: labels for the whole
     - `share`: the completed share, if known
     """
 
     stages: Any
-    places: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
     facts: tuple[str, ...] = ()
     share: float | None = None
 

@@ -15,13 +15,13 @@ from lazyckpt.core.user_state import storable
 from lazyckpt.core.values import is_function
 from lazyckpt.errors import ArgumentError
 
-# The input of a function among the arguments, and its output:
-# "item": an item, as the last argument; an item. "star": an item's parts; an item.
-# "tap": an item; nothing. "predicate": an item; whether to keep it. "look": an item; any value.
-# "expand": an item; several items. "collate": a list of items; an item.
-# "step": a state and an item; a state and an item. "steps": the same with several items.
-# Not functions are "data": indexable or iterable; "selector": a pipeline whose item i decides
-# which items i are yielded; "control": a pipeline of the numbers of the next pipelines.
+# The role of an argument. For a function, its input -> its output:
+# "item": an item, as the last argument -> an item. "star": an item's parts -> an item.
+# "tap": an item -> nothing. "predicate": an item -> True to keep it. "look": an item -> any value.
+# "expand": an item -> several items. "collate": a list of items -> an item.
+# "step": a state and an item -> a state and an item. "steps": the same, with several items.
+# For other arguments: "data" is indexable or iterable; "selector" is a pipeline whose item i
+# chooses among the items i; "control" is a pipeline of the numbers of the next pipelines.
 Role: TypeAlias = Literal[
     "item", "star", "tap", "predicate", "look", "expand", "collate", "step", "steps",
     "data", "selector", "control",
@@ -46,21 +46,21 @@ _FOREIGN = {
 
 
 class Elastic(NamedTuple):
-    """The changes of a pipeline that a state survives: the options of `rebase` and `reshard`.
+    """The changes to a stage that `rebase` and `reshard` can carry a state across.
 
     Attributes:
-        changes: The arguments that may change, with the requirement for the stages after it:
-            "any", "grown", "blind", "here" or "lockstep", as defined in `lazyckpt.state.obstacles`.
-        inserted: For a stage that counts the items before it: a function from the number of
-            items of the epoch before it to its own part, if it is inserted there.
-        rebase: Function from a source's position or a stage's own part, the stage's entry in the
-            state, and all arguments by keyword, to the new one; it raises
-            `lazyckpt.core.checks.Unfit`, with the reason, if a change is impossible.
+        changes: The arguments that may change, each with its requirement for later stages: "any",
+            "grown", "blind", "here" or "lockstep", as defined in `lazyckpt.state.obstacles`.
+        inserted: For a stage that counts its input: a function from the number of upstream items
+            so far in the epoch to the own part of the stage, if it is inserted there.
+        rebase: Function from a source's position, or a stage's own part, to the new one. It also
+            receives the stage's entry in the state, and all arguments by keyword. If the change is
+            impossible, it raises `lazyckpt.core.checks.Unfit` with the reason.
         before: For data to which items may be appended: a function from the recorded arguments,
-            and the new ones by keyword, to those that differ, as they were; it also raises
-            `Unfit`.
-        reshard: Function from a source's positions on all ranks and a different number of ranks
-            to their positions.
+            and the new ones by keyword, to the old values of those that differ. It may raise
+            `Unfit` too.
+        reshard: Function from a source's positions on all ranks, and a different number of ranks,
+            to the positions of those.
     """
 
     changes: Mapping[str, str] = {}
@@ -95,7 +95,7 @@ class Combinator(NamedTuple):
     dropped: Callable[..., Callable[[Any], str | None] | None] | None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the checked arguments by name, with defaults."""
+        """Return all arguments by name, checked and with defaults."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -104,7 +104,7 @@ class Combinator(NamedTuple):
         return self.checked(bound.arguments)
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as their checks return them, by name."""
+        """Return the arguments by name, as returned by their checks."""
         found = {
             name: checked(self.name, name, value, self.checks[name])
             if name in self.checks
@@ -117,7 +117,7 @@ class Combinator(NamedTuple):
         return found
 
     def recorded(self, name: str, value: Any) -> tuple[Any, Any]:
-        """Return the forms of an argument in a state, as JSON: see `Chain.forms`."""
+        """Return the two JSON forms of an argument: see `Chain.forms`."""
         if self.is_called_with(name):
             found = [forms(content(each, None, is_strict=False))[1] for each in value]
             return found, found
@@ -125,24 +125,25 @@ class Combinator(NamedTuple):
         found = checked(
             self.name, name, value, lambda each: content(each, name, is_strict=is_strict)
         )
-        # `rebase` reads arguments that may change and decide positions, unless the stage does.
+        # If the stage has no `rebase` of its own, ours reads the arguments that may change.
         carries = self.is_source or self.elastic.rebase is not None
         is_read = name in self.elastic.changes and is_strict and not carries
         return (found, found) if is_read or self.describe is not None else forms(found)
 
     def is_called_with(self, name: str) -> bool:
-        """Return whether a function among the arguments is called with this argument."""
+        """Return whether this argument is passed on to a function among the arguments."""
         parameter = self.signature.parameters.get(name)
         return bool(self.functions) and parameter is not None and is_starred(parameter)
 
     def changes_items(self, name: str) -> bool:
-        """Return whether an argument changes the items but not the order; it may be anything."""
+        """Return whether an argument affects items but not their order; then it may be anything."""
         return self.elastic.changes.get(name) == "blind"
 
     def is_rank_invariant(self, machine: Machine[Any]) -> bool:
-        """Return whether a position is known not to depend on items, which ranks don't share.
+        """Return whether equal positions on all ranks stay equal after this stage.
 
-        A stage that counts items that may end anywhere is not rank-invariant.
+        A position must not depend on the items, which differ between ranks. A stage with a part
+        of its own is not rank-invariant if the number of items is unknown.
         """
         upstream = machine.upstream
         if self.elastic.reshard is not None or machine.rate.each == math.inf:
@@ -153,7 +154,7 @@ class Combinator(NamedTuple):
         return None not in lengths and storable not in self.checks.values()
 
     def is_in_step(self, machine: Machine[Any]) -> bool:
-        """Return whether ranks at equal positions before a stage are so after it."""
+        """Return whether ranks at equal positions before this stage are at equal ones after it."""
         share = machine.share
         if share.ranks == 1:
             return True
@@ -177,7 +178,7 @@ class Combinator(NamedTuple):
 
 
 def _sees_end(machine: Machine[Any]) -> bool:
-    """Return whether a stage may reach the end before its items do, and so on one rank only."""
+    """Return whether a stage may see upstream's end before its own: perhaps on one rank only."""
     rate, upstream = machine.rate, machine.upstream
     passes_over = upstream and apart(machine, machine.init(0))[0] != upstream.init(0)
     return bool(rate.more or rate.epochs != 1 or len(machine.children) > 1 or passes_over)
@@ -191,7 +192,7 @@ class Registry(MutableMapping[str, Combinator]):
         self._modules: dict[str, str] = {}
 
     def locate(self, modules: Mapping[str, str]) -> None:
-        """Register the module to import for a name, which may be that of a combinator."""
+        """Register the modules to import for names, some of which name combinators."""
         self._modules.update(modules)
 
     def __getitem__(self, name: str) -> Combinator:

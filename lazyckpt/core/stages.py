@@ -64,7 +64,7 @@ def stateless(
             nothing.
         init: Function from an epoch to its first position; by default upstream's.
         epoch: Function from a position to its epoch; by default upstream's.
-        share: The place of its items among those of all ranks, if it differs from upstream's.
+        share: Its share of the items of all ranks, if it differs from upstream's.
         modes: `step`, `flow`, `skip`, `item`, `length`, `view`, as for `Machine`.
     """
     return _machine(
@@ -119,7 +119,7 @@ def stateful(
         rereads: Function from a position to what a resume re-reads of upstream; by default
             nothing.
         init: Function from an epoch to its first position; by default upstream's and `first`.
-        share: The place of its items among those of all ranks, if it differs from upstream's.
+        share: Its share of the items of all ranks, if it differs from upstream's.
         modes: `step`, `flow`, `skip`, `item`, `length`, `view`, as for `Machine`.
     """
 
@@ -210,7 +210,7 @@ def joining(
         init: Function from an epoch to its first position; by default theirs and `first`.
         epoch: Function from a position to its epoch; by default the first pipeline's.
         rate: How many items it takes per output: of one of them, or of `every` one.
-        share: The place of its items among those of all ranks, if it differs from the pipelines'.
+        share: Its share of the items of all ranks, if it differs from the pipelines'.
         choices: As for `Machine`.
         modes: `step`, `flow`, `skip`, `item`, `length`, as for `Machine`.
     """

@@ -134,7 +134,7 @@ def _key(files: Sequence[Path]) -> str:
 
 
 def _read(folder: Path) -> Text | None:
-    """Return the chunks in a folder; None unless every chunk is there with its size."""
+    """Return the chunks in a folder; None if one is missing or has a different size."""
     try:
         contents = json.loads((folder / _CONTENTS).read_text())
         sizes: dict[str, int] = contents["sizes"]

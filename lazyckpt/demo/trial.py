@@ -47,7 +47,7 @@ Tell = Callable[[Event], None]
 
 @dataclass
 class Trial:
-    """One training run, from the first batch to the last, in as many processes as it needed."""
+    """One training run, from the first batch to the last, in one or more processes."""
 
     seconds: float = 0.0  # time of training, without starting processes
     kills: list[Killed] = field(default_factory=list)
@@ -106,7 +106,7 @@ def _is_through(trial: Trial, job: Job, path: Path, lives: Sequence[float], tell
 
 
 def _live(trial: Trial, job: Job, path: Path, seconds: float | None, tell: Tell) -> bool:
-    """Run one process of the training, for so many seconds; return True if it has finished."""
+    """Run one process of the training for a number of seconds; return True if it has finished."""
     batch = 0
     saving = False
     begun = monotonic()

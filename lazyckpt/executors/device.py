@@ -218,7 +218,7 @@ class DevicePrefetcher:
         for item in self._items:
             arrival = self._transfer.send(item)
             self._sent = try_snapshot(flow)
-            self._under_way.append((arrival, self._sent, self._skip_log.before_given()))
+            self._under_way.append((arrival, self._sent, self._skip_log.before_yielded()))
             return True
         self._sent = try_snapshot(flow)
         return False

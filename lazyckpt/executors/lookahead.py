@@ -26,7 +26,7 @@ from lazyckpt.executors.plan.tasks import (
     stream_tasks,
 )
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, abandon
-from lazyckpt.failures.marks import behind_others, marks_of
+from lazyckpt.failures.marks import after_skips, marks_of
 from lazyckpt.failures.skip_log import SkipLog
 
 _MOST_RUNS = 128  # runs to check for a part that can be continued
@@ -225,8 +225,8 @@ class Lookahead:
             position = task.after
             if self._is_stream:
                 position = raise_or_position(pending.outcome.positions.last)
-            elif position is None and task.places is not None:
-                position = raise_or_position(task.places.after(task.size))
+            elif position is None and task.item_positions is not None:
+                position = raise_or_position(task.item_positions.after(task.size))
         return self._generate(position, self._sizer)
 
     def _submit(self, task: Task, after: PendingTask | None = None) -> PendingTask:
@@ -265,12 +265,12 @@ class Lookahead:
         known = marks_of(task.payload and task.payload.position)  # since the run's beginning
         before = {stage: n - known.get(stage, 0) for stage, n in self._left_out.items()}
         positions = outcome.positions
-        skipped = tuple([(place, some.behind(before)) for place, some in outcome.skipped])
+        skipped = tuple([(number, some.after_skips(before)) for number, some in outcome.skipped])
         ends = {stage: end for _, some in skipped for stage, _, _, end in some.spans}
         then = self._left_out = {**self._left_out, **ends}
         if positions is not None:
-            positions = positions.behind(before)
-        task = task._replace(after=behind_others(task.after, then))
+            positions = positions.after_skips(before)
+        task = task._replace(after=after_skips(task.after, then))
         return task, outcome._replace(positions=positions, skipped=skipped)
 
     def _continue_runs(self) -> None:

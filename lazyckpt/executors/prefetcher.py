@@ -14,7 +14,7 @@ from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.lookahead import Lookahead, Work
 from lazyckpt.executors.plan.handlers import Outcome
-from lazyckpt.executors.plan.positions import Places, always, raise_or_position
+from lazyckpt.executors.plan.positions import ItemPositions, always, raise_or_position
 from lazyckpt.executors.plan.tasks import LoggingItems, Task
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
 from lazyckpt.timers.timings import go_on, pause, receive
@@ -24,7 +24,7 @@ class Chunk(NamedTuple):
     """Items that have arrived, with their positions: one value, so that interrupts can't split it.
 
     Attributes:
-        places: Positions of the items.
+        positions: Positions of the items.
         items: The items that are left.
         size: Number of items that the chunk had.
         before: Number of items yielded before the chunk.
@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
             at the end of a run, the position after the records skipped after its last item.
     """
 
-    places: Places
+    positions: ItemPositions
     items: Iterator[Any]
     size: int = 0
     before: int = 0
@@ -44,14 +44,14 @@ class Chunk(NamedTuple):
     is_last: bool = False
     after: Position = None
 
-    def given(self) -> int:
+    def yielded(self) -> int:
         return self.size - remaining(self.items)
 
     def end(self) -> Position:
         """Return the position from which tasks continue."""
         if self.after is not None:
             return self.after
-        return raise_or_position(self.places.after(self.size))
+        return raise_or_position(self.positions.after(self.size))
 
 
 class Prefetcher:
@@ -77,7 +77,7 @@ class Prefetcher:
             self.snapshot,
             taken=self.taken,
             chunks=chunks,
-            place=self.place,
+            reached=self.reached,
             before=self.before,
         )
 
@@ -87,23 +87,23 @@ class Prefetcher:
         return remaining(self._chunk.items) + self._ahead.ready
 
     def taken(self) -> int:
-        return self._chunk.before + self._chunk.given()
+        return self._chunk.before + self._chunk.yielded()
 
     def snapshot(self) -> Position:
-        return self.place()[0]
+        return self.reached()[0]
 
-    def place(self) -> tuple[Position, int]:
+    def reached(self) -> tuple[Position, int]:
         chunk = self._chunk
-        given = chunk.size - remaining(chunk.items)
+        yielded = chunk.size - remaining(chunk.items)
         try:
-            return raise_or_position(chunk.places.after(given)), chunk.before + given
+            return raise_or_position(chunk.positions.after(yielded)), chunk.before + yielded
         finally:
             if self._gate.is_closed:
                 self._rereader.close()
 
     def before(self) -> Position:
         """Return the position before the last item taken; at least one must have been taken."""
-        return self._chunk.places.before(self._chunk.given())
+        return self._chunk.positions.before(self._chunk.yielded())
 
     def fill(self) -> None:
         """Submit tasks, unless `next_chunk` is under way: it submits tasks itself."""
@@ -148,7 +148,7 @@ class Prefetcher:
             self._rereader.close()
         size, is_last = len(outcome.items), task.payload is None
         error: Exception | None = outcome.failure
-        if error is None and task.places is not None and size < task.size:
+        if error is None and task.item_positions is not None and size < task.size:
             error = SourceChanged(
                 f"{task.size} items were expected, but {size} arrived: a source has become shorter"
             )
@@ -160,7 +160,7 @@ class Prefetcher:
                 next(items, None)
         after = None if size else self._chunk.after  # keeps the records skipped before an error
         chunk = Chunk(
-            always(task.after) if is_last else task.places or self._places(task, outcome),
+            always(task.after) if is_last else task.item_positions or self._found(task, outcome),
             items,
             size,
             self.taken(),
@@ -173,15 +173,15 @@ class Prefetcher:
         if self._gate.is_open and error is None:
             self._ahead.fill(chunk.end)
 
-    def _places(self, task: Task, outcome: Outcome) -> Places:
+    def _found(self, task: Task, outcome: Outcome) -> ItemPositions:
         """Return the positions of a task's items, found through its outcome."""
-        here, positions = self._chunk.places.after(self._chunk.size), outcome.positions
+        here, positions = self._chunk.positions.after(self._chunk.size), outcome.positions
         if positions is None:
             return always(here)
         if task.is_run:  # its positions begin after its first item
             known = positions.__getitem__
-            return Places(lambda given: known(given) if given else here, positions.before)
-        return Places(partial(self._rereader.after, positions))
+            return ItemPositions(lambda count: known(count) if count else here, positions.before)
+        return ItemPositions(partial(self._rereader.after, positions))
 
     def end_chunk(self) -> None:
         """End the current chunk's iterator; the items left are yielded by a new one."""
@@ -191,7 +191,7 @@ class Prefetcher:
         self._rereader.close()
 
     def _hold(self, chunk: Chunk, known: Skipped) -> None:
-        # Not the whole chunk: its `places` would be a reference cycle.
+        # Not the whole chunk: its `positions` would be a reference cycle.
         of_chunk: Callable[[], SkipRecord] = SkipRecord
         if chunk.skipped:
             of_chunk = partial(_skipped_before, chunk.skipped, chunk.size, chunk.items)
@@ -212,7 +212,7 @@ class Prefetcher:
                 return False
         except InvalidState:
             return False
-        self._chunk = self._chunk._replace(before=-self._chunk.given())
+        self._chunk = self._chunk._replace(before=-self._chunk.yielded())
         return True
 
     def close(self) -> None:
@@ -225,8 +225,8 @@ def _skipped_before(
     skipped: Sequence[tuple[int, SkipRecord]], size: int, items: Iterator[Any]
 ) -> SkipRecord:
     """Return the records skipped before the last delivered item of a chunk."""
-    given, found = size - remaining(items), SkipRecord()
-    for place, some in skipped:
-        if place < given:
+    yielded, found = size - remaining(items), SkipRecord()
+    for number, some in skipped:
+        if number < yielded:
             found = found.plus(some)
     return found

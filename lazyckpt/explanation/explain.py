@@ -27,7 +27,7 @@ from lazyckpt.explanation.warnings import pipelines, warnings
 from lazyckpt.pictures.html import caption, framed, remark
 from lazyckpt.pictures.tables import Table
 from lazyckpt.state.algebra import init
-from lazyckpt.state.codec import encode_stage, places
+from lazyckpt.state.codec import encode_stage, own_parts
 
 _NAMES = ("stage", "modes", "state")
 _LEAST = 80  # columns that a table needs
@@ -185,7 +185,7 @@ def _of_ranks(
 
 
 class _Placed(NamedTuple):
-    """The place of each stage of a chain, and the places of the pipelines that it joins."""
+    """Words for where the stages of a chain run, and those of the pipelines that it joins."""
 
     wheres: list[str]
     inner: list[_Placed]
@@ -220,7 +220,7 @@ def _margin(part: Part) -> int:
 def _stages(
     chain: Chain, placed: _Placed, label: str, entries: Entries, position: Position
 ) -> Iterator[ExplainedStage]:
-    owned = [*zip(entries, places(entries, position), strict=True)]
+    owned = [*zip(entries, own_parts(entries, position), strict=True)]
     rows = zip(chain.calls, chain.machines, placed.wheres, owned, strict=True)
     for number, (call, machine, where, own) in enumerate(rows, 1):
         yield ExplainedStage(

@@ -67,7 +67,7 @@ def _whole(chain: Chain, *, works: bool) -> list[Segment]:
 
 
 def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | None) -> str:
-    """Say how much work the ranks do in sum, and how much they would do if they shared it."""
+    """Describe the total work of all ranks, and the total if they shared it."""
     both = [*names["shareable"], *names["repeated"]]
     if not both:
         return f"Each of {ranks:,} ranks computes only its own items."
@@ -93,7 +93,7 @@ def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | No
 
 
 def warning(ranks: int, names: Mapping[Kind, Sequence[str]]) -> str:
-    """Say how to avoid work that ranks repeat."""
+    """Return a warning that ranks repeat work, with a remedy."""
     return (
         f"{ranks:,} ranks repeat each other's work before shard, in "
         f"{_listed(names['shareable'])}: share it with executor=lz.torch.shared(...), do it "

@@ -125,7 +125,7 @@ class Expansion(Guarded):
     """Keeps the outputs before a failure within an expansion; the last one is a hole.
 
     Rows of a reader are skipped one by one. So are the items of an iterator that continues after
-    an error, as its `goes_on` says.
+    an error, which is so if its `goes_on` is True.
     """
 
     expands = True

@@ -57,8 +57,8 @@ def marked(position: Position, marks: Mapping[int, int]) -> Position:
     return MarkedPosition(position, kept) if kept else tuple(position)
 
 
-def behind_others(position: Position, numbers: Mapping[int, int]) -> Position:
-    """Return the position after other items were skipped before by each stage."""
+def after_skips(position: Position, numbers: Mapping[int, int]) -> Position:
+    """Return the position with its marks increased by the earlier skips of each stage."""
     if not numbers:
         return position
     return marked(position, toolz.merge_with(sum, marks_of(position), numbers))

@@ -191,8 +191,8 @@ class SkipRecord(NamedTuple):
                 spans.append((stage, epoch, begin, end))
         return SkipRecord(tuple(spans), (self.first + more.first)[:_FIRST])
 
-    def behind(self, numbers: Mapping[int, int]) -> SkipRecord:
-        """Return the same items after a number of others of each stage."""
+    def after_skips(self, numbers: Mapping[int, int]) -> SkipRecord:
+        """Return the same items, numbered after a number of earlier skips per stage."""
         spans = [
             (stage, epoch, begin + numbers.get(stage, 0), end + numbers.get(stage, 0))
             for stage, epoch, begin, end in self.spans
@@ -246,9 +246,9 @@ class SkipLog:
         """Return the items skipped before the last delivered item."""
         if self.of_chunk is SkipRecord and self.delivered is None:
             return self.known
-        return self.before_given() if self.delivered is None else self.delivered
+        return self.before_yielded() if self.delivered is None else self.delivered
 
-    def before_given(self) -> Skipped:
+    def before_yielded(self) -> Skipped:
         """Return the items skipped before the last yielded item."""
         record = self.of_chunk()
         return self.known.plus(record, self._room) if record.spans else self.known

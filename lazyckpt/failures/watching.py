@@ -92,7 +92,7 @@ def name_of(record: Record) -> int | None:
 
 
 class _Watched:
-    """A function, or indexable data, each call of which is watched. It pickles as the original.
+    """A function, or indexable data, whose calls are watched. It pickles as the original.
 
     Attributes:
         record: The beginning of the name of each of its records.

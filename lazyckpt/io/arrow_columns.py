@@ -205,7 +205,7 @@ def column_names(value: Any) -> list[str]:
 
 
 def schema_digest(schema: Any, more: str) -> int:
-    """Return 63 bits for names, types and `more`, which tells files apart in other ways."""
+    """Return a digest of 63 bits of names, types and `more`, which distinguishes other details."""
     return int(short_digest(str(schema.remove_metadata()), more)[:16], 16) >> 1
 
 

@@ -19,8 +19,8 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.lineage.origins import Origin, parts
 
 _BITS = 63
-_PLACES = 40  # bits of an index, at most, and of an epoch; higher bits have a number of their own
-_EPOCHS = 16
+# The most bits of an index and of an epoch in a code; a number stands for the higher bits.
+_MOST_INDEX_BITS, _EPOCHS = 40, 16
 
 
 class CodedSource(NamedTuple):
@@ -35,55 +35,55 @@ class Decoded(NamedTuple):
 
     source: NDArray[np.int64]
     epoch: NDArray[np.int64]
-    place: NDArray[np.int64]
+    number: NDArray[np.int64]
 
 
 class Codes:
     """Ints that encode sources, epochs and indices.
 
-    From the highest bit on: a number for the source and the higher bits of epoch and index, the
-    epoch's lower bits, the index's.
+    From the highest bit to the lowest: a number for the source together with the higher bits of
+    epoch and index; the lower bits of the epoch; the lower bits of the index.
     """
 
     def __init__(self) -> None:
         self.sources: list[CodedSource] = []
-        self._places = 1  # bits
+        self._index_bits = 1
         self._known: dict[tuple[int, int, int], int] = {}
 
     def add(self, stage: str, reader: Any, length: float | None) -> int:
         """Return the number of a new source."""
-        bits = length.bit_length() if isinstance(length, int) else _PLACES
-        self._places = max(self._places, min(bits, _PLACES))
+        bits = length.bit_length() if isinstance(length, int) else _MOST_INDEX_BITS
+        self._index_bits = max(self._index_bits, min(bits, _MOST_INDEX_BITS))
         self.sources.append(CodedSource(stage, reader))
         return len(self.sources) - 1
 
     @property
     def _epochs(self) -> int:
-        return min(_EPOCHS, (_BITS - self._places) // 2)
+        return min(_EPOCHS, (_BITS - self._index_bits) // 2)
 
-    def code(self, source: int, epoch: int, place: int) -> int:
+    def code(self, source: int, epoch: int, index: int) -> int:
         """Return the code of an item. Codes of later indices follow, up to a multiple of `page`."""
         bits = self._epochs
-        key = source, epoch >> bits, place >> self._places
+        key = source, epoch >> bits, index >> self._index_bits
         number = self._known.get(key)
         if number is None:
             number = self._known[key] = len(self._known)
-            if number >> (_BITS - bits - self._places):
+            if number >> (_BITS - bits - self._index_bits):
                 raise PipelineError("seen: too many epochs in one call; pass since=, a later state")
         high = number << bits | epoch & ((1 << bits) - 1)
-        return high << self._places | place & (self.page - 1)
+        return high << self._index_bits | index & (self.page - 1)
 
     @property
     def page(self) -> int:
         """The number of indices whose codes follow each other."""
-        return 1 << self._places
+        return 1 << self._index_bits
 
-    def ahead(self, source: int, epoch: int, places: Indices) -> Indices:
+    def ahead(self, source: int, epoch: int, indices: Indices) -> Indices:
         """Return the codes of items at several indices of an epoch."""
-        if self._places < _PLACES:  # one page contains them all
-            return affine(places, self.code(source, epoch, 0))
-        pages = as_array(places) >> self._places
-        codes = as_array(places) & (self.page - 1)
+        if self._index_bits < _MOST_INDEX_BITS:  # one page contains them all
+            return affine(indices, self.code(source, epoch, 0))
+        pages = as_array(indices) >> self._index_bits
+        codes = as_array(indices) & (self.page - 1)
         for page in np.unique(pages).tolist():
             codes[pages == page] += self.code(source, epoch, page * self.page)
         return codes
@@ -92,19 +92,19 @@ class Codes:
         """Decode an array of codes."""
         bits = self._epochs
         known = np.array([*self._known] or [(0, 0, 0)], np.int64)
-        high = codes >> self._places
+        high = codes >> self._index_bits
         source, above, page = known[0] if len(known) == 1 else known[high >> bits].T
         epochs = above << bits | high & ((1 << bits) - 1)
-        places = page << self._places | codes & (self.page - 1)
-        return Decoded(np.broadcast_to(source, codes.shape), epochs, places)
+        indices = page << self._index_bits | codes & (self.page - 1)
+        return Decoded(np.broadcast_to(source, codes.shape), epochs, indices)
 
     def origins(self, item: Any) -> list[Origin]:
         """Return the origins of an item."""
         found = self.decoded(leaves([item]).codes)
         return [
-            Origin(stage, epoch, place, None if reader is None else reader.locate(place))
-            for number, epoch, place in zip(*map(np.ndarray.tolist, found), strict=True)
-            for stage, reader in [self.sources[number]]
+            Origin(stage, epoch, index, None if reader is None else reader.locate(index))
+            for source, epoch, index in zip(*map(np.ndarray.tolist, found), strict=True)
+            for stage, reader in [self.sources[source]]
         ]
 
 

@@ -31,7 +31,7 @@ class Block:
         item: The output's number in the run, from 0.
         stage: The source, as a number in `stages`.
         epoch: The source's epoch.
-        place: The item's number in that epoch; its index, if the data can be indexed.
+        index: The item's number in that epoch; its index, if the data can be indexed.
         file: The file, as a number in `files`; -1 if the data don't provide one.
         record: The row's number in its file; -1 if the data don't provide one.
         stages: The sources known so far, as named by `Origin.stage`.
@@ -41,7 +41,7 @@ class Block:
     item: Column
     stage: Column
     epoch: Column
-    place: Column
+    index: Column
     file: Column
     record: Column
     stages: list[str]
@@ -57,22 +57,22 @@ Finder: TypeAlias = Callable[[Column], tuple[Column, Column]]
 def _finder(reader: Any, names: Names) -> Finder:
     """Return a function from indices to files and records, -1 if the data don't provide them."""
     if reader is None:
-        return lambda places: (_unknown(places), _unknown(places))
+        return lambda indices: (_unknown(indices), _unknown(indices))
     if not hasattr(reader, "locate_many"):
-        return lambda places: _pairs([_named(reader.locate(n), names) for n in places.tolist()])
+        return lambda indices: _pairs([_named(reader.locate(n), names) for n in indices.tolist()])
     numbers: list[Column] = []
 
-    def find(places: Column) -> tuple[Column, Column]:
+    def find(indices: Column) -> tuple[Column, Column]:
         if not numbers:
             numbers.append(np.array([*(_number(path, names) for path in reader.paths), -1]))
-        files, records = reader.locate_many(places)
+        files, records = reader.locate_many(indices)
         return numbers[0][files], records
 
     return find
 
 
-def _unknown(places: Column) -> Column:
-    return np.full(len(places), -1)
+def _unknown(indices: Column) -> Column:
+    return np.full(len(indices), -1)
 
 
 def _pairs(found: list[tuple[int, int]]) -> tuple[Column, Column]:
@@ -97,9 +97,9 @@ def blocks_of(found: Followed) -> Callable[[Any, int], Block]:
     )
 
     def block(items: Any, number: int) -> Block:
-        item, stage, epoch, place, file, record = columns(items)
+        item, stage, epoch, index, file, record = columns(items)
         known = [*stages], [*files]
-        return Block(item + number, stage, epoch, place, file, record, *known)
+        return Block(item + number, stage, epoch, index, file, record, *known)
 
     return block
 
@@ -110,7 +110,7 @@ Columns: TypeAlias = Callable[[Any], Sequence[Column]]  # the columns of a block
 def _traced(found: Followed, stages: Names, files: Names) -> Columns:
     def columns(items: list[Any]) -> Sequence[Column]:
         rows = [
-            (number, _number(each.stage, stages), each.epoch, each.place, *_named(each.row, files))
+            (number, _number(each.stage, stages), each.epoch, each.index, *_named(each.row, files))
             for number, item in enumerate(items)
             for each in found.origins(item)
         ]
@@ -125,13 +125,13 @@ def _coded(codes: Codes, stages: Names, files: Names) -> Columns:
 
     def columns(items: list[Any] | Column) -> Sequence[Column]:
         found = leaves(items)
-        source, epoch, place = codes.decoded(found.codes)
+        source, epoch, index = codes.decoded(found.codes)
         if len(finders) == 1:
-            return found.item, numbers[source], epoch, place, *finders[0](place)
-        file, record = _unknown(place), _unknown(place)
+            return found.item, numbers[source], epoch, index, *finders[0](index)
+        file, record = _unknown(index), _unknown(index)
         for number in np.unique(source).tolist():
             mine = source == number
-            file[mine], record[mine] = finders[number](place[mine])
-        return found.item, numbers[source], epoch, place, file, record
+            file[mine], record[mine] = finders[number](index[mine])
+        return found.item, numbers[source], epoch, index, file, record
 
     return columns

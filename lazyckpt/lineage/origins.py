@@ -27,20 +27,20 @@ class Origin:
     Attributes:
         stage: The source's number: `1`, or `1[0].1` within pipeline 0 of stage 1.
         epoch: The source's epoch, from 0.
-        place: The item's number in that epoch, from 0; its index, if the data can be indexed.
-        row: The result of the data's own `locate(place)`, if it exists. For a reader of
+        index: The item's number in that epoch, from 0; its index, if the data can be indexed.
+        row: The result of the data's own `locate(index)`, if it exists. For a reader of
             `lazyckpt.io` it is file, record and bytes; for a file of `lazyckpt.io.files` that an
             expansion reads, it is that file and the number of the item in the expansion.
     """
 
     stage: str
     epoch: int
-    place: int
+    index: int
     row: Any = None
 
     def __repr__(self) -> str:
         row = "" if self.row is None else f", row={masked(repr(self.row))}"
-        return f"Origin(stage={self.stage!r}, epoch={self.epoch}, place={self.place}{row})"
+        return f"Origin(stage={self.stage!r}, epoch={self.epoch}, index={self.index}{row})"
 
 
 class Traced:
@@ -89,35 +89,35 @@ def traced_source(call: Call, stage: str) -> Machine[Any]:
     machine = call.build(None)
     reader = reader_of(call)
 
-    def told(item: Any, epoch: int, place: int) -> Traced:
-        row = None if reader is None else reader.locate(place)
-        return Traced(item, [Origin(stage, epoch, place, row)])
+    def traced(item: Any, epoch: int, index: int) -> Traced:
+        row = None if reader is None else reader.locate(index)
+        return Traced(item, [Origin(stage, epoch, index, row)])
 
     def step(position: Position) -> tuple[Position, Traced]:
         after, item = machine.step(position)
-        return after, told(item, *position[:2])
+        return after, traced(item, *position[:2])
 
     def flow(position: Position) -> Flow[Traced]:
         epoch, begin = position[:2]
         items = machine.flow(position)
         numbered = enumerate(items, begin)
-        return Flow((told(item, epoch, place) for place, item in numbered), items.snapshot)
+        return Flow((traced(item, epoch, index) for index, item in numbered), items.snapshot)
 
     return machine._replace(
         step=step,
         flow=flow,
         item=machine.skip and stepped_to(machine.skip, step),
-        view=machine.view and _traced_view(machine.view, told),
+        view=machine.view and _traced_view(machine.view, traced),
     )
 
 
-def _traced_view(view: View[Any], told: Callable[..., Traced]) -> View[Traced]:
-    """Return items by number in a growing list of (epoch, place, index)."""
+def _traced_view(view: View[Any], traced: Callable[..., Traced]) -> View[Traced]:
+    """Return items by their number in a growing list of (epoch, number there, table index)."""
     known: list[tuple[int, int, int]] = []
 
-    def get(number: int) -> Traced:
-        epoch, place, index = known[number]
-        return told(view.table.get(index), epoch, place)
+    def get(code: int) -> Traced:
+        epoch, number, index = known[code]
+        return traced(view.table.get(index), epoch, number)
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         epoch, begin = position[:2]
@@ -132,7 +132,7 @@ def _traced_view(view: View[Any], told: Callable[..., Traced]) -> View[Traced]:
 
 @combinator(registered=False, unrecorded=("choosing",))
 def with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
-    """Add the origins of the item in the first place, which chose the others."""
+    """Add the origins of the item that chose it."""
 
     def step(position: Position) -> tuple[Position, Traced]:
         after, item = upstream.step(position)
@@ -154,8 +154,8 @@ def one_by_one(upstream: Machine[Any], call: Call) -> Machine[Any]:
             nonlocal outputs
             last = None
             while True:
-                place = outputs.snapshot()
-                start = apart(machine, place)[0]
+                here = outputs.snapshot()
+                start = apart(machine, here)[0]
                 if start == last:
                     raise PipelineError(
                         f"{call.name}: declared pointwise or itemwise, but "
@@ -165,11 +165,11 @@ def one_by_one(upstream: Machine[Any], call: Call) -> Machine[Any]:
                 try:
                     after, item = upstream.step(start)
                 except End:
-                    outputs = machine.flow(place)
+                    outputs = machine.flow(here)
                     next(iter(outputs), None)
                     return
                 alone = stateless(upstream, step=_shown(start, after, plain(item)))
-                outputs = call.build(alone).flow(place)
+                outputs = call.build(alone).flow(here)
                 for output in outputs:
                     yield Traced(output, origins(item))
 
@@ -183,9 +183,9 @@ def _shown(
 ) -> Callable[[Position], tuple[Position, Any]]:
     """Return the step of a machine over a single item."""
 
-    def step(place: Position) -> tuple[Position, Any]:
-        if place != start:
-            raise End(place)
+    def step(position: Position) -> tuple[Position, Any]:
+        if position != start:
+            raise End(position)
         return after, item
 
     return step

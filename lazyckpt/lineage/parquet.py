@@ -18,7 +18,7 @@ def write_parquet(blocks: Iterable[Any], path: str | os.PathLike[str], row_group
     parquet = optional_module("pyarrow.parquet", "arrow", "Seen.to_parquet")
     texts = arrow.dictionary(arrow.int32(), arrow.string())
     kinds = {"stage": texts, "file": texts}
-    names = ("item", "stage", "epoch", "place", "file", "record")
+    names = ("item", "stage", "epoch", "index", "file", "record")
     schema = arrow.schema([(name, kinds.get(name, arrow.int64())) for name in names])
     name = os.fspath(path)
     beside, total = f"{name}.{os.urandom(8).hex()}.tmp", 0

@@ -67,7 +67,7 @@ class Seen:
 
     def times(
         self,
-        place: int | None = None,
+        index: int | None = None,
         *,
         stage: str | None = None,
         file: str | os.PathLike[str] | Callable[[str], Any] | None = None,
@@ -78,7 +78,7 @@ class Seen:
         The list is empty if it was never seen; its length is the number of times.
 
         Args:
-            place: The item's number in its source's epoch, an int >= 0.
+            index: The item's number in its source's epoch, an int >= 0.
             stage: The source, such as `1` or `1[0].1`; None for any.
             file: The full path of a file, as its reader knows it; or a function of a path that is
                 true for the files in question.
@@ -89,23 +89,23 @@ class Seen:
         >>> lz.seen(pipeline, lz.state_at(pipeline, 50)).times(42)
         [12, 23, 27, 45]
         """
-        return self._outputs("Seen.times", place, stage, file, record)
+        return self._outputs("Seen.times", index, stage, file, record)
 
     def _outputs(
         self,
         caller: str,
-        place: int | None,
+        index: int | None,
         stage: str | None,
         file: str | os.PathLike[str] | Callable[[str], Any] | None,
         record: int | None,
     ) -> list[int]:
         """Return the result of `times`; errors name the caller."""
         whole = optional(natural)
-        place = checked(caller, "place", place, whole)
+        index = checked(caller, "index", index, whole)
         record = checked(caller, "record", record, whole)
         path = file if file is None or callable(file) else os.fspath(file)
-        if place is None and path is None:
-            raise ArgumentError(f"{caller}: pass place= or file=, with record= for one of its rows")
+        if index is None and path is None:
+            raise ArgumentError(f"{caller}: pass index= or file=, with record= for one of its rows")
         if record is not None and path is None:
             raise ArgumentError(f"{caller}: record={record} is a row of a file; pass file= too")
         if stage is not None and stage not in (known := [*_sources(self._pipeline)]):
@@ -115,7 +115,7 @@ class Seen:
         found: list[int] = []
         for block in self:
             mine = np.ones(len(block), bool)
-            for column, value in ((block.place, place), (block.record, record)):
+            for column, value in ((block.index, index), (block.record, record)):
                 mine &= True if value is None else column == value
             for column, texts, text in (
                 (block.stage, block.stages, stage),
@@ -127,7 +127,7 @@ class Seen:
 
     def ranges(
         self,
-        place: int | None = None,
+        index: int | None = None,
         *,
         stage: str | None = None,
         file: str | os.PathLike[str] | Callable[[str], Any] | None = None,
@@ -144,7 +144,7 @@ class Seen:
         []
         """
         found: list[tuple[int, int]] = []
-        for number in self._outputs("Seen.ranges", place, stage, file, record):
+        for number in self._outputs("Seen.ranges", index, stage, file, record):
             start = found.pop()[0] if found and found[-1][1] == number else number
             found.append((start, number + 1))
         return found

@@ -50,7 +50,7 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(10**9)) | lz.shuffle(seed=0) | lz.batch(3)
-    >>> [origin.place for origin in lz.trace(pipeline, 10**8)]
+    >>> [origin.index for origin in lz.trace(pipeline, 10**8)]
     [810775110, 507087939, 945658273]
     """
     chain: Chain = runnable("trace", pipeline)

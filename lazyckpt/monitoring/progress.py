@@ -54,8 +54,8 @@ def progress(
     reads nothing more.
 
     Args:
-        run: A run, whose `state` stays that after the last item; a pipeline, for a new run; or a
-            loader of `lz.torch`.
+        run: A run, whose `state` remains the position after the last item; a pipeline, for a new
+            run; or a loader of `lz.torch`.
         total: Number of items, including those before a resume; by default those of the epoch,
             if the pipeline has a length.
         desc: Text before the bar.

@@ -13,7 +13,7 @@ from lazyckpt.core.show import show
 from lazyckpt.pictures.figure import DEPTH, ROOM, Mark, Node, branches, legible, row
 
 _Part = tuple[Call, Machine[Any]]
-Told = Callable[[str], str]  # of a stage's number, such as `1[0].2`, what is told of it
+Label = Callable[[str], str]  # from the number of a stage, such as `1[0].2`, to its label
 
 ACCESS = Mark("[i]", "random access", "random access: item i is made without those before it")
 OWNS = Mark("◆", "own state", "own state: the stage keeps a part of the position itself")
@@ -35,7 +35,7 @@ class _Written(NamedTuple):
 
 def chain_nodes(
     chain: Chain,
-    told: Told = lambda stage: "",
+    label: Label = lambda stage: "",
     prefix: str = "",
     room: int = ROOM,
     depth: int = DEPTH,
@@ -44,7 +44,7 @@ def chain_nodes(
 
     Args:
         chain: A pipeline, or stages without a source.
-        told: Function from a stage's number to text about it.
+        label: Function from a stage's number to a label for it.
         prefix: Text before the numbers of its stages.
         room: Most stages to show.
         depth: Most levels of nested rows.
@@ -52,7 +52,7 @@ def chain_nodes(
     stages, parts = _written(chain), _parts(chain)
 
     def node(number: int, left: int) -> Node:
-        return _node(stages[number], parts, told, prefix, left, depth)
+        return _node(stages[number], parts, label, prefix, left, depth)
 
     return row(len(stages), node, room)
 
@@ -76,7 +76,7 @@ def _parts(chain: Chain) -> list[_Part]:
 def _node(
     written: _Written,
     parts: list[_Part],
-    told: Told,
+    label: Label,
     prefix: str,
     room: int,
     depth: int,
@@ -87,7 +87,7 @@ def _node(
 
     def within(number: int, left: int) -> tuple[Node, ...]:
         inner = f"{stages[-1]}[{number}]."
-        return chain_nodes(call.chains[number], told, inner, left, depth - 1)
+        return chain_nodes(call.chains[number], label, inner, left, depth - 1)
 
     weights = call.arguments.get(WEIGHTS) if _weights(call) else call  # `call` equals no argument
     return Node(
@@ -99,7 +99,7 @@ def _node(
         ),
         branches(_labels(call), within, room, depth),
         _marks(made_of) if parts else (),
-        " · ".join(filter(None, map(told, stages))),
+        " · ".join(filter(None, map(label, stages))),
         call.combinator.is_source,
         any(machine.owns for _, machine in made_of),
     )

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from lazyckpt.pictures.figure import Figure, Node, legible
-from lazyckpt.pictures.text import told, written
+from lazyckpt.pictures.text import mark_words, written
 
 _BAR = 24  # characters wide
 
@@ -30,7 +30,7 @@ def _add(tree: Any, nodes: Iterable[Node]) -> None:
         name = legible(node.name) if node.is_stage else written(node)
         parts = [(name, "bold" if node.is_stage else "dim italic"), (f"{call}{arguments}", "")]
         parts += [(f"  {node.place}", "blue")] if node.place else []
-        parts += [(f"  {', '.join(told(node))}", "dim")] if node.marks else []
+        parts += [(f"  {', '.join(mark_words(node))}", "dim")] if node.marks else []
         grown = tree.add(rich_text(*parts))
         for number, branch in enumerate(node.branches):
             _add(grown.add(rich_text((branch.label or str(number), "cyan"))), branch.nodes)

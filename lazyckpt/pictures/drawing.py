@@ -19,12 +19,12 @@ from lazyckpt.pictures.text import figure_text
 
 def figure(shown: Pictured) -> Figure:
     """Return the figure of an object."""
-    stages, places, facts, share = shown._legend()
+    stages, labels, facts, share = shown._legend()
 
-    def told(stage: str) -> str:
-        return places.get(stage, "")
+    def label(stage: str) -> str:
+        return labels.get(stage, "")
 
-    nodes = chain_nodes(stages, told) if isinstance(stages, Chain) else entry_nodes(stages, told)
+    nodes = chain_nodes(stages, label) if isinstance(stages, Chain) else entry_nodes(stages, label)
     return Figure(type(shown).__name__, nodes, facts, share)
 
 

@@ -7,30 +7,30 @@ from typing import Any
 
 from lazyckpt.core.checks import brief
 from lazyckpt.core.content import Entries, Entry
-from lazyckpt.pictures.chains import OWNS, WEIGHTS, Told, weight_labels
+from lazyckpt.pictures.chains import OWNS, WEIGHTS, Label, weight_labels
 from lazyckpt.pictures.figure import DEPTH, ROOM, Node, branches, legible, row
 
 
 def entry_nodes(
-    entries: Entries, told: Told, prefix: str = "", room: int = ROOM, depth: int = DEPTH
+    entries: Entries, label: Label, prefix: str = "", room: int = ROOM, depth: int = DEPTH
 ) -> tuple[Node, ...]:
     """Return the stages of a state, with the stages of the pipelines that they join.
 
     Args:
         entries: The stages in the state.
-        told: Function from a stage's number to text about it.
+        label: Function from a stage's number to a label for it.
         prefix: Text before the numbers.
         room: Most stages to show.
         depth: Most levels of nested rows.
     """
 
     def node(number: int, left: int) -> Node:
-        return _node(entries[number], told, f"{prefix}{number + 1}", not number, left, depth)
+        return _node(entries[number], label, f"{prefix}{number + 1}", not number, left, depth)
 
     return row(len(entries), node, room)
 
 
-def _node(entry: Entry, told: Told, stage: str, is_first: bool, room: int, depth: int) -> Node:
+def _node(entry: Entry, label: Label, stage: str, is_first: bool, room: int, depth: int) -> Node:
     known, count = entry.known, len(entry.pipelines)
     labels = weight_labels(known.get(WEIGHTS), count) if count else []
     if labels:
@@ -38,14 +38,14 @@ def _node(entry: Entry, told: Told, stage: str, is_first: bool, room: int, depth
 
     def within(number: int, left: int) -> tuple[Node, ...]:
         inner = f"{stage}[{number}]."
-        return entry_nodes(entry.pipelines[number], told, inner, left, depth - 1)
+        return entry_nodes(entry.pipelines[number], label, inner, left, depth - 1)
 
     return Node(
         legible(entry.name),
         tuple(starmap(_argument, known.items())),
         branches(labels or [""] * count, within, room, depth),
         (OWNS,) if entry.owns else (),
-        told(stage),
+        label(stage),
         is_first,
         entry.owns,
     )

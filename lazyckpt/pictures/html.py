@@ -39,8 +39,8 @@ def _depth(nodes: Iterable[Node]) -> int:
 
 def caption(title: str, facts: Iterable[str] = ()) -> str:
     """Return a line with a title and facts."""
-    told = "".join(f'<span class="lzp-fact">{bdi(fact)}</span>' for fact in facts)
-    return f'<div class="lzp-head"><span class="lzp-title">{bdi(title)}</span>{told}</div>'
+    spans = "".join(f'<span class="lzp-fact">{bdi(fact)}</span>' for fact in facts)
+    return f'<div class="lzp-head"><span class="lzp-title">{bdi(title)}</span>{spans}</div>'
 
 
 def remark(text: str, *, is_warning: bool = False) -> str:

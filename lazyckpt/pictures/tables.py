@@ -65,10 +65,10 @@ class Table:
         margin += _indent(first)
         if any(isinstance(each, str) for each in self.rows):
             margin += "  "
-        told = [f"{what} {cell}" for what, cell in zip(self.names[1:], others, strict=True) if cell]
+        rest = [f"{what} {cell}" for what, cell in zip(self.names[1:], others, strict=True) if cell]
         yield from filled(first.lstrip(" "), margin, f"{margin}    ", width)
-        if told:
-            yield from filled(", ".join(told), f"{margin}  ", f"{margin}  ", width)
+        if rest:
+            yield from filled(", ".join(rest), f"{margin}  ", f"{margin}  ", width)
 
     def to_html(self, code: str) -> str:
         """Return the table, one column in a font for code; on a narrow page rows are blocks."""

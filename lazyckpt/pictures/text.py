@@ -25,7 +25,7 @@ def written(node: Node) -> str:
     return f"{node.name}({', '.join(['...'] * bool(node.branches) + parts)})"
 
 
-def told(node: Node) -> list[str]:
+def mark_words(node: Node) -> list[str]:
     """Return the properties of a stage, in words."""
     return [mark.word for mark in node.marks]
 
@@ -41,7 +41,7 @@ def _lines(nodes: Iterable[Node], margin: str, width: int) -> Iterator[str]:
         if node.place:
             yield from filled(f"@ {node.place}", f"{margin}  ", f"{margin}    ", width)
         if node.marks:
-            yield from filled(", ".join(told(node)), f"{margin}  ", f"{margin}    ", width)
+            yield from filled(", ".join(mark_words(node)), f"{margin}  ", f"{margin}    ", width)
         for number, branch in enumerate(node.branches):
             label = branch.label or str(number)
             yield from filled(f"+ {label}", f"{margin}  ", f"{margin}  | ", width)

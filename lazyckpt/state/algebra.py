@@ -37,7 +37,7 @@ def init(pipeline: Chain, *, epoch: int = 0) -> State:
     >>> import lazyckpt as lz
     >>> lz.init(lz.source("abc".split()))
     State(items=0)
-      source(length=1)  0, 0
+      source(length=1)  epoch 0 · item 0
     """
     epoch = checked("init", "epoch", epoch, natural)
     position = runnable("init", pipeline).machine.init(epoch)
@@ -102,7 +102,7 @@ def state_at(pipeline: Chain, n: int) -> State:
     >>> import lazyckpt as lz
     >>> lz.state_at(lz.source(range(10**9)) | lz.shuffle(seed=0), 123_456_789)
     State(items=123456789)
-      source(length=1000000000)  0, 0
+      source(length=1000000000)  epoch 0 · item 0
       shuffle(seed=0)            123456789
     """
     n = checked("state_at", "n", n, natural)
@@ -259,7 +259,7 @@ class Difference(Pictured):
         rebased: How the second state was carried over from a different pipeline, if the first
             was not.
         stages: The stages of both, for diagrams.
-        told: How each stage of `moves` moved, in words, for diagrams.
+        words: Descriptions of how each stage of `moves` moved.
     """
 
     items: int
@@ -267,20 +267,24 @@ class Difference(Pictured):
     moves: tuple[Move, ...]
     rebased: Rebased | None = None
     stages: Entries = field(default=(), repr=False, compare=False)
-    told: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    words: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.items or self.moves or self.rebased)
 
     def __str__(self) -> str:
         """Format as one line for the items, and one per stage."""
-        return "\n".join([*self._summary(), *map(str, self.moves)])
+        return "\n".join([*self._summary(), *map(self._line, self.moves)])
+
+    def _line(self, move: Move) -> str:
+        words = self.words.get(move.stage)
+        return f"stage {move.stage}, {cut(move.name)}: {words}" if words else str(move)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
 
     def _legend(self) -> Legend:
-        return Legend(self.stages, self.told, tuple(self._summary()))
+        return Legend(self.stages, self.words, tuple(self._summary()))
 
     def _summary(self) -> list[str]:
         sizes = [f"{self.items:+,} items"] + [f"{self.epochs:+,} epochs"] * bool(self.epochs)
@@ -309,9 +313,9 @@ def diff(a: AnyState, b: AnyState) -> Difference:
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.take(50) | lz.batch(4)
     >>> print(lz.diff(lz.state_at(pipeline, 2), lz.state_at(pipeline, 9)))
     +7 items
-    stage 1, source: 0, 1 -> 0, 29
-    stage 2, shuffle: 8 -> 36
-    stage 3, take: 8 -> 36
+    stage 1, source: item 1 → 29
+    stage 2, shuffle: 8 → 36
+    stage 3, take: 8 → 36
     """
     first, second = as_state(a), as_state(b)
     if first.stages != second.stages:

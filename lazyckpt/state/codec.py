@@ -39,11 +39,12 @@ _LONGEST_NAME = 40  # for a tracked run
 
 
 class Rebased(NamedTuple):
-    """Records that a state was carried over to its pipeline.
+    """A record that a state was carried over to its pipeline.
 
-    - `items`: number of items delivered by then
-    - `own`: number of items that the new pipeline would have yielded by then; None if that can't
-      be known without reading the data
+    Attributes:
+        items: Number of items delivered by then.
+        own: Number of items that the new pipeline would have yielded by then; None if that can't
+            be known without reading the data.
     """
 
     items: int
@@ -82,10 +83,10 @@ def encode_stages(entries: Entries, position: Position) -> str:
 
     These are followed by the stage's own position, if it has one, and the pipelines that it joins.
     """
-    return f"[{','.join(map(encode_stage, entries, places(entries, position)))}]"
+    return f"[{','.join(map(encode_stage, entries, own_parts(entries, position)))}]"
 
 
-def encode_stage(entry: Entry, part: Place) -> str:
+def encode_stage(entry: Entry, part: OwnPart) -> str:
     found = f"[{encode_basestring_ascii(entry.name)},{entry.arguments}"
     if entry.owns:
         found += f",{'null' if part.own is None else written(part.own)}"
@@ -104,7 +105,7 @@ def decode_stages(found: Any) -> tuple[Entries, Position]:
     return entries, position_of(entries, [part for _, part in pairs])
 
 
-def _decode_stage(found: Any, is_first: bool) -> tuple[Entry, Place]:
+def _decode_stage(found: Any, is_first: bool) -> tuple[Entry, OwnPart]:
     kinds = [type(part) for part in found] if isinstance(found, list) else []
     if kinds[:2] != [str, dict] or len(kinds) > 4 or any(k is not list for k in kinds[3:]):
         raise InvalidState(f"not a stage of a pipeline: {brief(found)}")
@@ -124,7 +125,7 @@ def _decode_stage(found: Any, is_first: bool) -> tuple[Entry, Place]:
     if pipelines and not is_first:
         raise InvalidState(f"pipelines in a stage that joins none: {brief(found)}")
     entry = Entry(name, dumps(arguments), bool(rest), tuple(pipelines))
-    return entry, Place(own, tuple(children))
+    return entry, OwnPart(own, tuple(children))
 
 
 def _is_sound(position: Any) -> bool:
@@ -265,42 +266,43 @@ def _are_ranges(found: Any) -> bool:
     return all(map(is_count, edges)) and all(a < b for a, b in pairwise(edges))
 
 
-class Place(NamedTuple):
+class OwnPart(NamedTuple):
     """A stage's own part of a position.
 
-    - `own`: the part; None if the stage has none, or isn't open
-    - `children`: the positions of joined pipelines, `()` for one that isn't open
+    Attributes:
+        own: The part; None if the stage has none, or isn't open.
+        children: The positions of joined pipelines; `()` for one that isn't open.
     """
 
     own: Position | None = None
     children: tuple[Position, ...] = ()
 
 
-_NOT_OWN = Place()
+_NOT_OWN = OwnPart()
 
 
-def places(entries: Entries, position: Position) -> list[Place]:
-    """Divide a position into one part per stage, from the source on; `()` if it has none.
+def own_parts(entries: Entries, position: Position) -> list[OwnPart]:
+    """Divide a position into the parts of all stages, from the source on.
 
     A position that these stages can't have raises `InvalidState`.
     """
     try:
-        return _places(entries, position)
+        return _own_parts(entries, position)
     except MISFITS as error:
         raise misfit(position, error) from None
 
 
-def _places(entries: Entries, position: Position) -> list[Place]:
-    found: list[Place] = []
+def _own_parts(entries: Entries, position: Position) -> list[OwnPart]:
+    found: list[OwnPart] = []
     for entry in reversed(entries[1:]):
         if entry.owns and position != ():
             position, *own = position
-            found.append(Place(tuple(own)))
+            found.append(OwnPart(tuple(own)))
         else:
             found.append(_NOT_OWN)
     first = entries[0]
     if position == ():
-        found.append(Place(None, ((),) * len(first.pipelines)))
+        found.append(OwnPart(None, ((),) * len(first.pipelines)))
     elif first.pipelines:
         children, *own = position
         if type(children) is not tuple or len(children) != len(first.pipelines):
@@ -308,14 +310,14 @@ def _places(entries: Entries, position: Position) -> list[Place]:
                 f"{cut(first.name)}: {len(first.pipelines)} pipelines, but positions "
                 f"{brief(children)}"
             )
-        found.append(Place(tuple(own), children))
+        found.append(OwnPart(tuple(own), children))
     else:
-        found.append(Place(position))
+        found.append(OwnPart(position))
     return found[::-1]
 
 
-def position_of(entries: Entries, parts: Sequence[Place]) -> Position:
-    """Build a position from its parts: the inverse of `places`."""
+def position_of(entries: Entries, parts: Sequence[OwnPart]) -> Position:
+    """Build a position from its parts: the inverse of `own_parts`."""
     first, *rest = parts
     if first.own is None:
         if any(part.own is not None for part in rest):
@@ -344,7 +346,8 @@ class Layer(NamedTuple):
 
 def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[Layer]:
     """Yield all stages from the source on, joined pipelines after the stage that joins them."""
-    for number, (entry, part) in enumerate(zip(entries, places(entries, position), strict=True), 1):
+    pairs = zip(entries, own_parts(entries, position), strict=True)
+    for number, (entry, part) in enumerate(pairs, 1):
         yield Layer(f"{prefix}{number}", entry, part.own)
         if number == 1:
             for n, (pipeline, place) in enumerate(zip(entry.pipelines, part.children, strict=True)):
@@ -352,7 +355,7 @@ def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[L
 
 
 def passes(epoch: int) -> int:
-    """The number of passes through a source; those of what repeats it add up."""
+    """Return the number of passes through a source, summed over all stages that repeat it."""
     found = 0
     while epoch >> EPOCH_BITS > 0:
         found, epoch = found + epoch % (1 << EPOCH_BITS), epoch >> EPOCH_BITS
@@ -370,16 +373,16 @@ def _argument(name: str, value: Any) -> str:
     return f"{name}={text if len(text) <= 24 else text[:21] + '...'}"
 
 
-def given(machine: Machine[Any], position: Position) -> int | None:
+def items_before(machine: Machine[Any], position: Position) -> int | None:
     """Count the items from the beginning to a position; None if unknown without reading."""
     epoch, length = machine.epoch(position), machine.length
     if epoch and not isinstance(length, int):
         return None
-    found = given_in_epoch(machine, position)
+    found = items_before_in_epoch(machine, position)
     return None if found is None else found + (epoch * int(length or 0) if epoch else 0)
 
 
-def given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
+def items_before_in_epoch(machine: Machine[Any], position: Position) -> int | None:
     """Count the items from the beginning of its epoch to a position.
 
     None if that can't be known without reading the data, or if no run from there reaches it.

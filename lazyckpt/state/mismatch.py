@@ -15,10 +15,10 @@ _LINES = 8  # lines shown per difference
 
 
 class Pair(NamedTuple):
-    """A stage before and after a change: its numbers from 1, or 0 if it isn't there.
+    """A stage before and after a change: its numbers from 1, or 0 if it was inserted or removed.
 
-    A state doesn't show which functions differ, so they are given, and for joined pipelines the
-    requirements `inner` that their differing functions make of the stages after them.
+    A state doesn't show which functions differ, so `functions` names them. For joined pipelines,
+    `inner` has the requirements of their differing functions for later stages.
     """
 
     old: int

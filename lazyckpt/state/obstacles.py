@@ -19,16 +19,16 @@ def changes_of(pairs: list[Pair]) -> str:
 
 
 def check_change(pair: Pair, chain: Chain) -> set[str]:
-    """Refuse a change that no state can follow; return the requirements for the stages after it."""
+    """Refuse a change that no state can follow; return its requirements for later stages."""
     if pair.met:
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         for name in pair.changed:
-            wanted = call.combinator.elastic.changes.get(name)
-            may = wanted in ("blind", "grown") or (wanted and not machine.rate.whole_epoch)
+            required = call.combinator.elastic.changes.get(name)
+            may = required in ("blind", "grown") or (required and not machine.rate.whole_epoch)
             if not may and name != "seed":  # a seed may change with an epoch
                 raise refused(pair, f"{name} decides the order")
         data_before(pair, call)
-        return asked_of(pair, chain)
+        return requirements_of(pair, chain)
     if pair.name in registry and registry[pair.name].pointwise:
         return set() if registry[pair.name].keeps_items else {"blind"}
     if pair.was is not None and pair.was.owns:
@@ -37,7 +37,7 @@ def check_change(pair: Pair, chain: Chain) -> set[str]:
 
 
 def data_before(pair: Pair, call: Call) -> dict[str, Any]:
-    """Return the data as they were, if items were appended."""
+    """Return the old values of the arguments of data to which items were appended."""
     if not pair.changed or call.combinator.elastic.before is None or pair.was is None:
         return {}
     try:
@@ -46,38 +46,38 @@ def data_before(pair: Pair, call: Call) -> dict[str, Any]:
         raise refused(pair, str(unfit)) from None
 
 
-def asked_of(pair: Pair, chain: Chain) -> set[str]:
-    """Return the requirements that changed arguments make of the stages after."""
+def requirements_of(pair: Pair, chain: Chain) -> set[str]:
+    """Return the requirements that changed arguments have for later stages."""
     changes = chain.calls[pair.new - 1].combinator.elastic.changes
     functions = {changes.get(name, changes.get("args", "here")) for name in pair.functions}
     return {changes.get(name, "here") for name in pair.changed} | functions | pair.inner
 
 
-def check_behind(
-    pairs: list[Pair], wanted: list[set[str] | None], chain: Chain, position: Position
+def check_later_stages(
+    pairs: list[Pair], required: list[set[str] | None], chain: Chain, position: Position
 ) -> None:
-    """Refuse a change if an unchanged stage after it can't follow, from a position on."""
-    behind: list[tuple[Call, Machine[Any], Position]] = []
-    gone: list[Pair] = []
-    for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
+    """Refuse changes if a later, unchanged stage at its position doesn't meet the requirements."""
+    later: list[tuple[Call, Machine[Any], Position]] = []
+    removed: list[Pair] = []
+    for pair, each in zip(pairs[::-1], required[::-1], strict=True):
         if {"here", "any", "grown"} & (each or set()) and (
-            dealt := _dealt_apart(behind)
+            dealt := _dealt_apart(later)
         ) is not None:
             where = f"ranks after {dealt!r} have different positions"
             raise refused(pair, f"{where}: change only stages after it")
-        if "lockstep" in (each or ()) and gone:
-            raise refused(pair, f"{gone[0].name} after it had ranks at different positions")
+        if "lockstep" in (each or ()) and removed:
+            raise refused(pair, f"{removed[0].name} after it had ranks at different positions")
         if pair.new == 0 and not (pair.name in registry and registry[pair.name].pointwise):
-            gone.append(pair)
-        is_ordered = any(machine.rate.whole_epoch for _, machine, _ in behind)
-        for call, machine, here in behind:
+            removed.append(pair)
+        is_ordered = any(machine.rate.whole_epoch for _, machine, _ in later)
+        for call, machine, here in later:
             for kind in sorted(each or ()):
                 if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
                     raise refused(pair, f"{call!r} after it {obstacle.replace('{}', pair.name)}")
         if pair.new:
             call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
             if pair.met:
-                behind.append((call, machine, position))
+                later.append((call, machine, position))
             is_seed = "seed" in pair.changed and "seed" not in call.combinator.elastic.changes
             if is_seed and is_amid(machine, position):
                 raise refused(pair, "seed decides the order; change it between two epochs")
@@ -86,14 +86,14 @@ def check_behind(
             position = apart(machine, position)[0]
 
 
-def _dealt_apart(behind: list[tuple[Call, Machine[Any], Position]]) -> Call | None:
-    """Return the stage that deals items to ranks of which one reads more than another, if any.
+def _dealt_apart(later: list[tuple[Call, Machine[Any], Position]]) -> Call | None:
+    """Return the stage that deals items to ranks at different positions, if there is one.
 
     Args:
-        behind: The stages, from the last one on.
+        later: The stages, in reverse order.
     """
     takes_more = False
-    for call, machine, _ in behind:
+    for call, machine, _ in later:
         if "num_shards" in call.combinator.elastic.changes and takes_more:
             return call
         takes_more = takes_more or not machine.rate.is_fixed
@@ -101,35 +101,35 @@ def _dealt_apart(behind: list[tuple[Call, Machine[Any], Position]]) -> Call | No
 
 
 def _obstacle(
-    wanted: str, call: Call, machine: Machine[Any], here: Position, *, is_ordered: bool
+    required: str, call: Call, machine: Machine[Any], here: Position, *, is_ordered: bool
 ) -> str:
-    """Return why a stage can't continue at a position if one before it changes; "" if it can.
+    """Return why a stage doesn't meet a requirement of a change before it; "" if it does.
 
-    - "any": it may hold and count anything, if that doesn't depend on the length of an epoch
-    - "grown": the same; if a stage orders whole epochs, it must not be within one, and the stages
-      after it must not hold items that a resume would re-read
-    - "blind": its contents must depend only on the number of items, not on the items
-    - "here": it may count, but must not hold items that a resume would re-read
-    - "lockstep": it must have no position of its own, and read the same number of items for each
+    - "any": the stage may hold and count items, but must not order whole epochs
+    - "grown": as "any", but a stage that orders whole epochs is allowed between two epochs; then
+      later stages must not hold items that a resume would re-read
+    - "blind": what the stage holds must depend only on the number of items, not on the items
+    - "here": the stage may count items, but must not hold items that a resume would re-read
+    - "lockstep": the stage must have no position of its own, and read the same number of items per
       output
     """
-    if machine.rate.whole_epoch and wanted == "grown":
+    if machine.rate.whole_epoch and required == "grown":
         remedy = "keep the old data until the epoch ends, then change {}"
         return f"orders whole epochs; {remedy}" if is_amid(machine, here) else ""
-    if machine.rate.whole_epoch and wanted != "blind":
+    if machine.rate.whole_epoch and required != "blind":
         return "orders whole epochs"
-    if wanted == "lockstep" and not in_lockstep(machine):
+    if required == "lockstep" and not in_lockstep(machine):
         return "counts its outputs"
-    is_held = wanted in ("blind", "here") or (wanted == "grown" and is_ordered)
+    is_held = required in ("blind", "here") or (required == "grown" and is_ordered)
     if is_held and any(each.items for each in held(machine, here)):
         looks = {"look", "predicate"} & {*call.functions.values()}
-        if wanted != "blind" or looks or not machine.rate.is_fixed:
+        if required != "blind" or looks or not machine.rate.is_fixed:
             return f"holds items from {{}}; put {{}} after {call.name}, or change between epochs"
     return ""
 
 
 def is_amid(machine: Machine[Any], here: Position) -> bool:
-    """Return whether a stage has yielded some, but not all, of the items that it has ordered."""
+    """Return whether a stage has yielded some, but not all, of the items it holds or orders."""
     is_first = apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
     holds = machine.rate.whole_epoch or any(each.items for each in held(machine, here))
     if is_first or not holds:
@@ -138,20 +138,20 @@ def is_amid(machine: Machine[Any], here: Position) -> bool:
 
 
 def in_lockstep(machine: Machine[Any]) -> bool:
-    """Return whether a stage has no position of its own, and reads as much for each item."""
+    """Return whether a stage has no position of its own and a fixed number of inputs per output."""
     return not machine.owns and machine.rate.is_fixed
 
 
 def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, bool] | None:
-    """Return a stage that holds different items in one of two chains, if there is one.
+    """Return a stage that holds different items in two chains; None if there is none.
 
-    The chains have the same stages, some with different ends. The second result is whether that
-    is known: over a stream it can't be known without reading the data.
+    The chains have the same stages, but some end elsewhere. The second result is False if the
+    difference is only possible: over a stream it can't be known without reading the data.
     """
     old, new = before.machines, after.machines
-    places = [(len(new) - 1, position)]  # the positions at which stages restart
-    while places:
-        number, here = places.pop()
+    restarts = [(len(new) - 1, position)]  # the positions at which stages restart
+    while restarts:
+        number, here = restarts.pop()
         if not number:
             continue
         call, upstreams = after.calls[number], (old[number - 1], new[number - 1])
@@ -167,19 +167,19 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
                     return call, True
             if one.position != other.position:
                 return call, True
-            places.append((number - 1, other.position))
+            restarts.append((number - 1, other.position))
     return None
 
 
 def held(machine: Machine[Any], here: Position) -> list[Reread]:
-    """Return what would be re-read; over a table, what would be re-read if it were a stream."""
+    """Return what a resume re-reads; with random access, what it would re-read over a stream."""
     if machine.owns and machine.view is not None and machine.rate.more:
         return [Reread(here[0], machine.rate.more)]
     return list(machine.rereads(here))
 
 
 def _head(upstream: Machine[Any], reread: Reread) -> tuple[Position, int] | None:
-    """Return the position and number of items after re-reading a stage's items; None if unknown."""
+    """Return upstream's position after re-read items, and their number; None if unknown."""
     if upstream.skip is None or reread.items == math.inf:
         return None
     return upstream.skip(reread.position, int(reread.items))

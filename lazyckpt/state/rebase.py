@@ -13,16 +13,16 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, MOST, Machine, begun, entered, finest, fitting, rank_of
 from lazyckpt.core.values import is_function
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged, StateMismatch
-from lazyckpt.state.codec import Place, Rebased, given, given_in_epoch, places
+from lazyckpt.state.codec import OwnPart, Rebased, items_before, items_before_in_epoch, own_parts
 from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.obstacles import (
-    asked_of,
     changes_of,
-    check_behind,
     check_change,
+    check_later_stages,
     data_before,
     held_apart,
     refused,
+    requirements_of,
 )
 from lazyckpt.state.state import AnyState, State, as_state
 
@@ -43,7 +43,7 @@ def matching(state: State, chain: Chain) -> State:
 
 
 def _reasons(old: Entries, chain: Chain) -> Iterator[str]:
-    """Yield how data describe their difference from those recorded in a state."""
+    """Yield the data's own descriptions of how they differ from those recorded in a state."""
     (was, *_), call = old, chain.calls[0]
     before = call.combinator.elastic.before
     if before is not None and was.name == call.name and "digest" in was.known:
@@ -141,7 +141,7 @@ def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
         found.items,
         position,
         skipped if is_like else skipped.renumbered(),
-        Rebased(found.items, given(pipeline.machine, position)),
+        Rebased(found.items, items_before(pipeline.machine, position)),
         rank,
     )
 
@@ -181,9 +181,9 @@ def carried(
     if was is not None:
         pairs = _with_functions(pairs, was, chain)
         for number, one, other in _counterparts(was, chain):
-            place = places(stages, position)[0].children[number]
-            if place != ():
-                carried(one.entries, place, other, was=one)
+            there = own_parts(stages, position)[0].children[number]
+            if there != ():
+                carried(one.entries, there, other, was=one)
     try:
         return _carried(stages, position, pairs, chain, items)
     except (InvalidState, ArgumentError, SourceChanged) as error:
@@ -205,10 +205,10 @@ def _carried(
         new = _rebuilt(stages, position, pairs, chain, before, items)
     entered(chain.machine, new)
     with fitting(new):
-        check_behind(pairs, wanted, chain, new)
+        check_later_stages(pairs, wanted, chain, new)
     if before.machine.epoch(new) != chain.machine.epoch(new):
         raise StateMismatch(f"the state is beyond the end after {changes_of(pairs)}")
-    if any({"any", "grown"} & asked_of(pair, chain) for pair in pairs if pair.met):
+    if any({"any", "grown"} & requirements_of(pair, chain) for pair in pairs if pair.met):
         with fitting(new):
             apart = held_apart(before, chain, new)
         if apart is not None:
@@ -231,7 +231,7 @@ def _with_functions(pairs: list[Pair], was: Chain, now: Chain) -> list[Pair]:
 
 
 def _others(pair: Pair, was: Chain, now: Chain) -> tuple[str, ...]:
-    """Return the arguments of a stage that have different functions, or arguments of functions."""
+    """Return the arguments of a stage that are, or are passed to, different functions."""
     if not pair.met:
         return ()
     call = now.calls[pair.new - 1]
@@ -296,10 +296,10 @@ def _rebuilt(
     before: Chain,
     items: int | None,
 ) -> Position:
-    """Take a position apart by the old stages, and put it together by the new ones."""
-    parts = places(stages, position)
+    """Divide a position among the old stages, and join the parts for the new ones."""
+    parts = own_parts(stages, position)
     here: Position = ()
-    moved: Pair | None = None  # the change since which positions have other parts
+    moved: Pair | None = None  # the first change of the parts of the position
     for pair in pairs:
         if not pair.new:
             moved = moved or (pair if parts[pair.old - 1].own is not None else None)
@@ -334,7 +334,7 @@ def _still_ended(before: Machine[Any], machine: Machine[Any], here: Position) ->
     return machine.skip(machine.init(machine.epoch(here)), MOST)[0]
 
 
-def _source(pair: Pair, part: Place, call: Call) -> Position:
+def _source(pair: Pair, part: OwnPart, call: Call) -> Position:
     assert pair.was is not None
     if not pair.was.pipelines:
         return part.own
@@ -359,7 +359,7 @@ def _begun(
     """Return the position of a stage that starts at upstream's position, after `items` if known."""
     epoch = upstream.epoch(here)
     if call.combinator.elastic.inserted is not None:
-        before = given_in_epoch(upstream, here)
+        before = items_before_in_epoch(upstream, here)
         if before is None and not epoch:
             before = items
         if before is None:

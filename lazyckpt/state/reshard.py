@@ -9,7 +9,7 @@ from lazyckpt.core.checks import Unfit, brief, cut
 from lazyckpt.core.machine import Rank, fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
-from lazyckpt.state.codec import Rebased, given
+from lazyckpt.state.codec import Rebased, items_before
 from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.obstacles import in_lockstep
 from lazyckpt.state.state import AnyState, State, as_state, of_all
@@ -161,7 +161,7 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
     if machines[pair.new - 1].rate.whole_epoch:
         raise StateMismatch(f"reshard: the parts of {pair.name} are contiguous")
     state = states[0]
-    rebased = Rebased(state.items, given(chain.machine, state.position))
+    rebased = Rebased(state.items, items_before(chain.machine, state.position))
     return [State(chain.entries, state.items, state.position, state.skipped, rebased)] * num_shards
 
 

@@ -114,13 +114,13 @@ def _cost(
 ) -> Iterator[float]:
     """Yield the numbers of source items that are re-read from a position on."""
     machines, rates = chain.machines, _rates(chain)
-    places = [(len(machines) - 1, position)]  # the positions at which stages restart
-    while places:
-        number, here = places.pop()
+    restarts = [(len(machines) - 1, position)]  # the positions at which stages restart
+    while restarts:
+        number, here = restarts.pop()
         rereads = list(machines[number].rereads(here))
         for reread in rereads:
             if number:
-                places.append((number - 1, reread.position))
+                restarts.append((number - 1, reread.position))
             if reread.items:
                 each, more = rates[number]
                 yield reread.items * (each + more) if reread.alone else reread.items * each + more
@@ -129,33 +129,33 @@ def _cost(
             before = costs[stage].items if stage in costs else 0
             costs[stage] = StageCost(stage, chain.calls[number].name, before + taken)
         if machines[number].children:
-            for part, (inner, place) in enumerate(zip(chain.calls[0].chains, here[0], strict=True)):
-                if place != ():
-                    yield from _cost(inner, place, f"{stage}[{part}].", costs)
+            for part, (inner, child) in enumerate(zip(chain.calls[0].chains, here[0], strict=True)):
+                if child != ():
+                    yield from _cost(inner, child, f"{stage}[{part}].", costs)
 
 
 def _rates(chain: Chain) -> list[tuple[float, float]]:
-    """Return, per stage, how many source items one of its inputs stands for, and how many more.
+    """Return, per stage, how many source items one of its inputs needs: per input, and in addition.
 
-    The second number is the most that are read in addition, for any number of items of one epoch.
+    The second number is the most in addition, for any number of inputs from one epoch.
     """
     first, *rest = chain.machines
-    each, more = _joined(first.rate, [_made(inner) for inner in chain.calls[0].chains])
+    each, more = _joined(first.rate, [_rate_of_output(inner) for inner in chain.calls[0].chains])
     found = [(each, more)]
     for machine in rest:
         found.append((each, more))
-        each, more = _behind(machine.rate, each, more)
+        each, more = _after(machine.rate, each, more)
     return found
 
 
-def _made(chain: Chain) -> tuple[float, float]:
-    """Return the same for an item that a pipeline yields."""
+def _rate_of_output(chain: Chain) -> tuple[float, float]:
+    """Return the numbers of `_rates` for an output of a pipeline."""
     each, more = _rates(chain)[-1]
     last = chain.machines[-1]
-    return (each, more) if last.upstream is None else _behind(last.rate, each, more)
+    return (each, more) if last.upstream is None else _after(last.rate, each, more)
 
 
-def _behind(rate: Rate, each: float, more: float) -> tuple[float, float]:
+def _after(rate: Rate, each: float, more: float) -> tuple[float, float]:
     return each * rate.each, _times(rate.more, each) + _times(rate.epochs, more)
 
 

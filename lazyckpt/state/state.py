@@ -31,12 +31,12 @@ from lazyckpt.state.codec import (
     is_whole,
     joined,
     layers,
+    own_parts,
     parsed,
     passes,
-    places,
     shown,
 )
-from lazyckpt.state.words import own_places
+from lazyckpt.state.words import own_position, own_positions
 
 _FORMAT = str(FORMAT)
 _NONE_SKIPPED = Skipped()
@@ -55,15 +55,16 @@ class State(Pictured):
         position: The position of each stage, as nested tuples of ints.
         skipped: The items that `on_error="skip"` skipped before it, as in `Run.skipped`.
         rebased: How `rebase` carried it over from a different pipeline; otherwise None.
-        rank: The rank that it belongs to, if other ranks are elsewhere after as many items, as
-            after `shard(...) | filter(...)`; None if it is the state of all ranks.
+        rank: The rank that it belongs to, if other ranks may be at different positions after the
+            same number of items, as after `shard(...) | filter(...)`; None if it is the state of
+            all ranks.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.batch(2)
     >>> state = lz.state_at(pipeline, 7)
     >>> state
     State(items=7)
-      source(length=100)              0, 7
+      source(length=100)              epoch 0 · item 7
       shuffle(buffer_size=8, seed=0)  14
       batch(batch_size=2)
     >>> State.from_json(state.to_json()) == state
@@ -120,7 +121,7 @@ class State(Pictured):
     def at(
         self, position: Position, items: int | None = None, skipped: Skipped | None = None
     ) -> State:
-        """Return the state at a different position, by default after as many items."""
+        """Return the state at a different position; by default the number of items is the same."""
         return State(
             self._stages,
             self._items if items is None else items,
@@ -142,7 +143,7 @@ class State(Pictured):
 
     @property
     def _source_epoch(self) -> int:
-        """The number of the source's epoch, combined with those of stages that repeat it."""
+        """The source's epoch, as one number with the epochs of stages that repeat it."""
         leaf = self.position
         while type(leaf) is tuple and leaf:
             leaf = next((part for part in leaf if part != ()), ())
@@ -171,7 +172,7 @@ class State(Pictured):
         try:
             return bool(self.position == other.position)
         except RecursionError:  # more stages than a tuple comparison can recurse through
-            return places(self.stages, self.position) == places(other.stages, other.position)
+            return own_parts(self.stages, self.position) == own_parts(other.stages, other.position)
 
     def __hash__(self) -> int:
         return hash((self.stages, self.items))  # not the position, which may be deep
@@ -186,13 +187,13 @@ class State(Pictured):
         """Format as one line per stage, with the stage's own position."""
         rows = self._rows()
         width = max(len(stage) for stage, _ in rows)
-        lines = [f"  {stage:{width}}  {place}".rstrip() for stage, place in rows]
+        lines = [f"  {stage:{width}}  {position}".rstrip() for stage, position in rows]
         if len(lines) > _ROWS:
             lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
         return "\n".join([f"{type(self).__name__}({self._summary()})", *lines])
 
     def _legend(self) -> Legend:
-        return Legend(self.stages, own_places(self.stages, self.position), tuple(_facts(self)))
+        return Legend(self.stages, own_positions(self.stages, self.position), tuple(_facts(self)))
 
     def _summary(self) -> str:
         found = f"items={self.items}"
@@ -204,13 +205,13 @@ class State(Pictured):
 
     def _rows(self) -> list[tuple[str, str]]:
         found = []
-        for stage, entry, own in layers(self.stages, self.position):
-            *outer, number = stage.split("[")
-            pipeline, _, behind = number.partition("].") if outer else ("", "", number)
-            first = f"[{pipeline.rstrip(']')}] " if outer and behind in ("", "1") else ""
-            place = "" if own is None else ", ".join(brief(part) for part in own)
+        for layer in layers(self.stages, self.position):
+            *outer, number = layer.stage.split("[")
+            pipeline, _, inner = number.partition("].") if outer else ("", "", number)
+            first = f"[{pipeline.rstrip(']')}] " if outer and inner in ("", "1") else ""
             indent = "    " * len(outer)
-            found.append((f"{indent[len(first) :]}{first}{shown(entry)}", place))
+            stage = f"{indent[len(first) :]}{first}{shown(layer.entry)}"
+            found.append((stage, own_position(layer)))
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -380,7 +381,7 @@ class TrackedState(State):
     ...     tracked.ack(tickets[number])
     >>> tracked.state
     TrackedState(items=1, finished=((1, 3),))
-      source(length=5)  0, 1
+      source(length=5)  epoch 0 · item 1
     """
 
     __slots__ = ("_finished", "_tracker")

@@ -12,18 +12,23 @@ from lazyckpt.errors import InvalidState
 from lazyckpt.state.codec import Layer, layers, passes
 
 
-def own_places(entries: Entries, position: Position) -> dict[str, str]:
+def own_positions(entries: Entries, position: Position) -> dict[str, str]:
     """Map each stage's number to its own position in words; none if it has none, or isn't open."""
     found = {}
     with suppress(InvalidState):  # a state built by hand
         for layer in layers(entries, position):
             if layer.own is not None:
-                found[layer.stage] = _in_words(_parts(layer))
+                found[layer.stage] = own_position(layer)
     return found
 
 
+def own_position(layer: Layer) -> str:
+    """Describe a stage's own position, in words; empty if it has none, or isn't open."""
+    return "" if layer.own is None else _in_words(_parts(layer))
+
+
 def moved(before: Layer, after: Layer) -> str:
-    """How a stage's own place moved, in words."""
+    """Describe how a stage's own position moved, in words."""
     if before.own is None or after.own is None:
         sides = (
             "not open" if each.own is None else _in_words(_parts(each)) for each in (before, after)
@@ -35,12 +40,12 @@ def moved(before: Layer, after: Layer) -> str:
 
 
 def _parts(layer: Layer) -> list[tuple[str, str]]:
-    """A stage's own place: what its parts count, if that has a name, and how many; then the rest.
+    """Split a stage's own position into named numbers, and the rest under an empty name.
 
-    A source counts epochs and items. Pipelines that are joined by weight count theirs.
+    A source names epoch and item. A stage with a number per pipeline, such as `mix`, names these.
     """
-    stage, entry, place = layer
-    own: tuple[Any, ...] = place if type(place) is tuple else () if place is None else (place,)
+    stage, entry, found = layer
+    own: tuple[Any, ...] = found if type(found) is tuple else () if found is None else (found,)
     names = list[str]()
     is_source = stage.rpartition(".")[2] == "1" and not entry.pipelines
     if is_source and len(own) > 1 and type(own[0]) is int:
@@ -55,7 +60,7 @@ def _parts(layer: Layer) -> list[tuple[str, str]]:
 
 
 def _in_words(parts: list[tuple[str, str]]) -> str:
-    """Parts of a place: `epoch 47 · item 1`."""
+    """Join named numbers: `epoch 47 · item 1`."""
     is_alone = len(parts) == 1
     shown = [each for each in parts if each[0] or each[1] not in ("", "0") or is_alone]
     return " · ".join([f"{name} {text}".strip() for name, text in shown])

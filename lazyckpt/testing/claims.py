@@ -21,7 +21,7 @@ from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
-from lazyckpt.state.codec import places, position_of
+from lazyckpt.state.codec import own_parts, position_of
 from lazyckpt.state.resume_cost import resume_cost
 from lazyckpt.testing.traces import Trace, same
 
@@ -46,7 +46,7 @@ def rereading(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def rates(pipeline: Pipeline[Any], limit: int) -> None:
-    """A stage reads as many of upstream's items as its rate says, over a stream."""
+    """Over a stream, a stage reads the number of upstream items that its rate promises."""
     upstream: Machine[Any] | None = None
     for call in pipeline.calls:
         if upstream is not None:
@@ -94,7 +94,7 @@ def positions(pipeline: Pipeline[Any], limit: int) -> None:
     for machine, call in zip(pipeline.machines, pipeline.calls, strict=True):
         assert machine.children or not call.chains or machine.upstream, f"{call!r} joins nothing"
     for position in [*trace.positions, *[trace.end] * trace.ended]:
-        parts = places(pipeline.entries, position)
+        parts = own_parts(pipeline.entries, position)
         same("a position from its parts", position_of(pipeline.entries, parts), position)
         here = position
         rows = [*zip(pipeline.machines, pipeline.calls, parts, strict=True)]

@@ -164,7 +164,7 @@ def _one_behind(result: tuple[Position, Any]) -> list[Any]:
 def _timed_view(view: View[T], stage: Stage) -> View[T]:
     table = view.table
     made: Table[T] = Table(
-        table.get if table.is_there else _timed(table.get, stage, _one),
+        table.get if table.is_in_memory else _timed(table.get, stage, _one),
         table.rows and _timed(table.rows, stage, _same),
         table.stacked and _stacked(table.stacked, stage),
         table.is_ours,

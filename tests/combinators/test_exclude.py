@@ -169,7 +169,7 @@ def test_it_is_seen_through() -> None:
     steps = lz.source(range(100)) | lz.shuffle(seed=0) | lz.batch(4)
     kept = steps | lz.exclude([(5, 20)])
     state = lz.state_at(kept, 7)
-    assert [origin.place for origin in lz.trace(kept, 6)] == kept[6] == steps[21]
+    assert [origin.index for origin in lz.trace(kept, 6)] == kept[6] == steps[21]
     assert lz.seen(kept, state).counts().total() == 28
     assert lz.resume_cost(kept, state).items == lz.resume_cost(steps, lz.state_at(steps, 7)).items
     assert lz.seen(kept, state).times(steps[5][0]) == []

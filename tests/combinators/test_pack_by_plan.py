@@ -47,7 +47,7 @@ def test_a_row_is_from_its_documents_which_are_not_read_for_that() -> None:
     plan, data = rows.calls[1].arguments["plan"], rows.calls[0].arguments["data"]
     for number, pieces in enumerate(plan):
         found = lz.trace(rows | lz.repeat(), number)
-        assert [origin.place for origin in found] == [piece.document for piece in pieces]
+        assert [origin.index for origin in found] == [piece.document for piece in pieces]
     assert not data.read
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.failures import skipping
-from lazyckpt.failures.marks import behind_others, marked
+from lazyckpt.failures.marks import after_skips, marked
 from lazyckpt.failures.skip_log import LOST_NAMES
 from tests.failures.cases import NUMBERS, Data, Rejecting, networks, picky
 from tests.state.cases import signed
@@ -78,7 +78,7 @@ def test_marks_count_for_equality() -> None:
     assert len({plain, one, other}) == 3
     assert (one, 5) != (plain, 5)
     assert repr(one) != repr(other)
-    assert pickle.loads(pickle.dumps(one)) == one == behind_others(plain, {0: 1})
+    assert pickle.loads(pickle.dumps(one)) == one == after_skips(plain, {0: 1})
     assert marked(one, {}) == plain
 
 

@@ -209,7 +209,7 @@ def test_a_state_of_files_knows_them(place: Path) -> None:
     assert lz.trace(found | lines, 1)[0].row == (found[1].path, 0, 0, 10)
     assert lz.trace(found | lz.map(str), 1)[0].row == found[1]
     (origin,) = lz.trace(found | lz.flat_map(lz.io.read_text) | lz.map(str.upper), 1)
-    assert (origin.place, origin.row) == (1, (found[1].path, 0, 0, 10))
+    assert (origin.index, origin.row) == (1, (found[1].path, 0, 0, 10))
     Path(found[0].path).write_text("other line")
     now = lz.io.files(f"{place}/*.txt")
     with pytest.raises(lz.StateMismatch, match=f'digest="{found.digest}"'):

@@ -91,7 +91,7 @@ def test_blocks_are_seen_through_what_looks_at_items() -> None:
     rows = lz.source(lz.io.read_jsonl(listed()))
     for stage in (lz.split_batch(1), lz.starmap(lambda number: [[number]])):
         pipeline = rows | stage | lz.local_shuffle(2, seed=0) | lz.filter(lambda row: row[0][0] > 1)
-        found = [lz.trace(pipeline, n)[0].place for n in range(4)]
+        found = [lz.trace(pipeline, n)[0].index for n in range(4)]
         assert found == [row[0][0] for row in pipeline]
 
 
@@ -115,11 +115,11 @@ def test_a_file_and_a_row_of_it_are_found() -> None:
     assert found.times(4, file=files[0].path) == []
     assert found.times(file="elsewhere.jsonl") == found.times(6) == []
     for options, message in (
-        ({}, "pass place= or file="),
-        ({"place": 1, "record": 3}, "record=3 is a row of a file; pass file= too"),
-        ({"place": -1}, "place must be an int >= 0"),
+        ({}, "pass index= or file="),
+        ({"index": 1, "record": 3}, "record=3 is a row of a file; pass file= too"),
+        ({"index": -1}, "index must be an int >= 0"),
         ({"file": "a", "record": 1.5}, "record must be an int >= 0"),
-        ({"place": 4, "stage": "2"}, "stage '2' is not a source; sources: 1"),
+        ({"index": 4, "stage": "2"}, "stage '2' is not a source; sources: 1"),
     ):
         with pytest.raises(lz.ArgumentError, match=message):
             found.times(**options)

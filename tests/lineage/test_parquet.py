@@ -25,13 +25,13 @@ def test_all_rows_are_in_it(tmp_path: Path) -> None:
     file = parquet.ParquetFile(path)
     assert 1 < file.num_row_groups <= 9
     table = file.read()
-    assert table.column_names == ["item", "stage", "epoch", "place", "file", "record"]
+    assert table.column_names == ["item", "stage", "epoch", "index", "file", "record"]
     assert table["item"].to_pylist() == [n for n in range(3000) for _ in range(3)]
-    assert table["place"].to_pylist() == [x for batch in batches for x in batch]
+    assert table["index"].to_pylist() == [x for batch in batches for x in batch]
     for row in table.to_pylist()[::97]:
         is_row = row["stage"] == "1[0].1"
         assert (row["file"] is not None, row["record"] is not None) == (is_row, is_row)
-        assert not is_row or rows.locate(row["place"])[:2] == (row["file"], row["record"])
+        assert not is_row or rows.locate(row["index"])[:2] == (row["file"], row["record"])
     counts: Any = table.group_by(["stage", "file"]).aggregate([([], "count_all")]).to_pylist()
     assert {(row["stage"], row["file"]): row["count_all"] for row in counts} == found.counts()
 
@@ -41,7 +41,7 @@ def test_a_file_without_rows_has_columns(tmp_path: Path) -> None:
     path = str(tmp_path / "none.parquet")
     assert lz.seen(pipeline, lz.init(pipeline)).to_parquet(path) == 0
     table = parquet.read_table(path)
-    assert (table.num_rows, table["place"].type, len(table.column_names)) == (0, pa.int64(), 6)
+    assert (table.num_rows, table["index"].type, len(table.column_names)) == (0, pa.int64(), 6)
 
 
 def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:

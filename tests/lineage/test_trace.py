@@ -34,7 +34,7 @@ def never(*args: Any) -> Any:
 
 
 def places(pipeline: lz.Pipeline[Any], n: int) -> list[int]:
-    return [origin.place for origin in lz.trace(pipeline, n)]
+    return [origin.index for origin in lz.trace(pipeline, n)]
 
 
 def flat(item: Any) -> Iterator[int]:
@@ -139,8 +139,8 @@ def test_places_have_an_epoch() -> None:
     pipeline = lz.source(["ab"]) | lz.repeat() | lz.batch(2)
     assert lz.trace(pipeline, 1) == [Origin("1", 2, 0), Origin("1", 3, 0)]
     shuffled = lz.source(range(3)) | lz.shuffle(seed=0) | lz.repeat(2)
-    assert sorted((o.epoch, o.place) for n in range(6) for o in lz.trace(shuffled, n)) == [
-        (epoch, place) for epoch in (0, 1) for place in range(3)
+    assert sorted((o.epoch, o.index) for n in range(6) for o in lz.trace(shuffled, n)) == [
+        (epoch, index) for epoch in (0, 1) for index in range(3)
     ]
 
 
@@ -150,7 +150,7 @@ def test_behind_a_rebase_a_state_tells_what_is_delivered() -> None:
     run = lz.run(large, state)
     delivered = [next(run) for _ in range(5)]
     found = lz.trace(large, state, run.state)
-    assert [[origin.place for origin in each] for each in found] == delivered
+    assert [[origin.index for origin in each] for each in found] == delivered
     assert lz.trace(large, state) == found[0] != lz.trace(large, state.items)
     assert lz.trace(large, state.to_json(), run.state.to_dict()) == found
     assert lz.trace(large, state, state) == []
@@ -179,7 +179,7 @@ def test_two_states_tell_what_was_delivered_between_them(numbers: lz.Pipeline[in
             states.append(run.state)
     for begin, end in [(0, 3), (2, 5), (5, 9), (3, 21), (0, 21), (7, 7), (7, 14)]:
         found = lz.trace(pipeline, states[begin], states[end])
-        assert [[origin.place for origin in each] for each in found] == delivered[begin:end]
+        assert [[origin.index for origin in each] for each in found] == delivered[begin:end]
         assert lz.replay(pipeline, states[begin], states[end]) == delivered[begin:end]
 
 
@@ -201,7 +201,7 @@ def test_behind_a_change_of_a_mixture_a_state_tells_what_is_delivered() -> None:
     run = lz.run(two, state)
     delivered = [next(run) for _ in range(20)]
     for batch, found in zip(delivered, lz.trace(two, state, run.state), strict=True):
-        assert [{"1[0].1": 100, "1[1].1": 200}[o.stage] + o.place for o in found] == batch
+        assert [{"1[0].1": 100, "1[1].1": 200}[o.stage] + o.index for o in found] == batch
 
 
 class Counted(Unread):

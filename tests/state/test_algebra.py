@@ -138,7 +138,7 @@ def test_a_difference_reads_well() -> None:
     pipeline = DATA | lz.repeat() | lz.take(99)
     back = lz.diff(lz.state_at(pipeline, 50), lz.state_at(pipeline, 2))
     assert str(back) == (
-        "-48 items, -1 epochs\nstage 1, source: 1, 10 -> 0, 2\nstage 3, take: 50 -> 2"
+        "-48 items, -1 epochs\nstage 1, source: epoch 1 → 0 · item 10 → 2\nstage 3, take: 50 → 2"
     )
     assert (back.items, back.epochs, bool(back)) == (-48, -1, True)
     assert str(lz.diff(lz.init(DATA), lz.init(DATA))) == "+0 items"

@@ -132,7 +132,7 @@ def test_states_of_very_many_stages_are_compared() -> None:
     one, other = (long_state(2_000, at) for at in (1, 2))
     difference = lz.diff(one, other)
     assert len(difference.moves) == 2_001
-    assert str(difference).startswith("+1 items\nstage 1, source: 0, 1 -> 0, 2\nstage 2, take: 1")
+    assert str(difference).startswith("+1 items\nstage 1, source: item 1 → 2\nstage 2, take: 1 → 2")
     assert not lz.diff(one, one)
     assert State.from_json(one) == State.from_json(one)
     assert State.from_json(one) != State.from_json(other)

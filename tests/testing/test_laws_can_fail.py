@@ -328,8 +328,8 @@ def test_a_wrong_pipe_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         testing.LAWS["algebra"](pipeline, 60)
 
 
-@pytest.mark.parametrize("broken", ["place", "taken"])
-def test_wrong_places_of_prefetched_items_are_caught(
+@pytest.mark.parametrize("broken", ["reached", "taken"])
+def test_wrong_positions_of_prefetched_items_are_caught(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = lz.source(range(30)) | lz.map(str)
@@ -337,9 +337,9 @@ def test_wrong_places_of_prefetched_items_are_caught(
     right = getattr(Prefetcher, broken)
 
     def wrong(self: Prefetcher) -> Any:
-        """The place is the last chunk's, or an item isn't counted."""
-        if broken == "place":
-            return self._chunk.places.after(0), right(self)[1]
+        """The position is the last chunk's, or an item isn't counted."""
+        if broken == "reached":
+            return self._chunk.positions.after(0), right(self)[1]
         return max(0, right(self) - 1)
 
     monkeypatch.setattr(Prefetcher, broken, wrong)

@@ -180,6 +180,18 @@ def test_an_image_is_that_of_its_notebook(name: str) -> None:
     assert len(image) < 150_000
 
 
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_has_a_dark_variant(name: str) -> None:
+    """It is `python -m tests.world.browser.pictures` that draws it."""
+    light, dark = (
+        imread(FOLDER / "images" / each)[..., :3] @ (0.213, 0.715, 0.072)  # luminance
+        for each in (name, name.replace(".png", "-dark.png"))
+    )
+    assert light.shape == dark.shape
+    assert abs(light + dark - 1).mean() < 0.03
+    assert light.mean() > 0.7 > 0.3 > dark.mean()
+
+
 def test_a_changed_output_is_noticed() -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(1)\nprint(2); 3")])
     fresh = executed(notebook)

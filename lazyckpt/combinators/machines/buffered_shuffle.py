@@ -1,7 +1,7 @@
-"""`shuffle(buffer_size)`: a random order in which no item moves further than the buffer.
+"""`shuffle(buffer_size)`: a random order in which no item moves further than the buffer's size.
 
-`BoundedOrder` computes which item comes at an index. Over random access that item is looked up.
-Over a stream, `Buffer` reads `reach` items ahead and picks each item from them.
+`BoundedOrder` computes the item at each index of the output. With random access, that item is
+looked up. Over a stream, `Buffer` reads `reach` items ahead and takes each output from these.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-_WIDEST = 1 << 25  # larger buffers mix like this one, so no key overflows
+_WIDEST = 1 << 25  # larger buffers mix like this one, so that no key overflows
 _INDEX_BITS = 27
 _TIE_BITS = 64 - 2 * _INDEX_BITS
-_STRIDE = 32  # for small buffers, so that noting a position is cheap
+_STRIDE = 32  # at least, so that noting positions stays cheap with small buffers
 _USES = ("order", "offset")  # the draws per item
 _PAGE = 512  # outputs computed in one call, at least
 
 
 def buffered_shuffle(upstream: Machine[A], size: int, seed: int) -> Machine[A]:
-    """Yield items in an order of bounded displacement, of which at most `size` are held.
+    """Yield items in an order of bounded displacement, holding at most `size` of them.
 
-    A position is the position before the oldest item that may be held, rounded down to the stride
-    of the grid, and a count of items yielded; after the end, the position there and 0.
+    A position has two parts: the anchor, which is upstream's position before the oldest item that
+    may be held, rounded down to the grid's stride; and the number of items yielded. At the end of
+    the epoch they are upstream's position there and 0.
 
     Args:
         upstream: The machine to shuffle.
@@ -52,23 +53,23 @@ def buffered_shuffle(upstream: Machine[A], size: int, seed: int) -> Machine[A]:
         grid = grid._replace(stride=1, stay=grid.reach - grid.sure)
     ordered = lru_cache(maxsize=2)(partial(BoundedOrder, grid, seed))
 
-    def check(given: Any) -> None:
-        within("shuffle", given, MOST)
+    def check(yielded: Any) -> None:
+        within("shuffle", yielded, MOST)
 
     made = partial(stateful, "shuffle", upstream, check=check, length=upstream.length)
     if upstream.skip is not None:
         return _looking_up(made, upstream, grid, ordered)
 
     def flow(position: Position) -> Flow[A]:
-        anchor, given = position
-        first = grid.anchor(given)
+        anchor, yielded = position
+        first = grid.anchor(yielded)
         stream = upstream.flow(anchor)
         order = partial(ordered, upstream.epoch(anchor))
         return Buffer(grid, order, position, stream, _Noted(stream, first, grid.stride)).flow()
 
     def rereads(position: Position) -> list[Reread]:
-        anchor, given = position
-        again = given + grid.reach - grid.anchor(given) if given else 0
+        anchor, yielded = position
+        again = yielded + grid.reach - grid.anchor(yielded) if yielded else 0
         return [Reread(anchor, again if upstream.length is None else min(again, upstream.length))]
 
     return made(rate=Rate(1, grid.reach), rereads=rereads, flow=flow)
@@ -80,32 +81,32 @@ def _looking_up(
     grid: Grid,
     ordered: Callable[..., BoundedOrder],
 ) -> Machine[A]:
-    """Do the same over random access: a resume re-reads no item."""
+    """Build the machine over random access: a resume computes no item twice."""
     jump, below = upstream.skip, upstream.view
     assert jump is not None
 
     def seen(position: Position, count: int) -> tuple[int, int | None]:
-        """Return the number of the anchor's item, and of the end if it is close enough."""
-        anchor, given = position
-        first = grid.anchor(given)
-        wanted = given - first + count + grid.reach + 1
+        """Return the number of the anchor's item, and the length if the end is within reach."""
+        anchor, yielded = position
+        first = grid.anchor(yielded)
+        wanted = yielded - first + count + grid.reach + 1
         passed = jump(anchor, wanted)[1]
         if passed == wanted:
             return first, None
-        _check_reached(given, first + passed)
+        _check_reached(yielded, first + passed)
         return first, first + passed
 
     def order(position: Position, length: int | None) -> BoundedOrder:
         return ordered(upstream.epoch(position[0]), length=length)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        anchor, given = position
+        anchor, yielded = position
         first, length = seen(position, n)
-        reached = given + n if length is None else max(given, min(given + n, length))
-        if length == reached > given:
-            return (jump(anchor, reached - first + 1)[0], 0), reached - given
+        reached = yielded + n if length is None else max(yielded, min(yielded + n, length))
+        if length == reached > yielded:
+            return (jump(anchor, reached - first + 1)[0], 0), reached - yielded
         moved = grid.anchor(reached) - first
-        return (jump(anchor, moved)[0], reached), reached - given
+        return (jump(anchor, moved)[0], reached), reached - yielded
 
     def step(position: Position) -> tuple[Position, A]:
         first, length = seen(position, 1)
@@ -119,65 +120,65 @@ def _looking_up(
 
         def ahead(position: Position, offsets: Indices) -> Indices:
             first, length = seen(position, int(as_array(offsets).max(initial=0)))
-            places = affine(offsets, position[1])
-            return below.ahead(position[0], as_array(order(position, length).at(places)) - first)
+            indices = affine(offsets, position[1])
+            return below.ahead(position[0], as_array(order(position, length).at(indices)) - first)
 
         rate = Rate(1, grid.reach + grid.stay)
         return made(rate=rate, step=step, skip=skip, view=View(below.table, ahead))
 
     def flow(position: Position) -> Flow[A]:
-        anchor, given = position
+        anchor, yielded = position
         first, length = seen(position, 0)
-        places = _Jumped(lambda number: jump(anchor, number - first)[0])
+        anchors = _Jumped(lambda number: jump(anchor, number - first)[0])
         begin = first
-        if given:
-            begin = given + grid.reach if length is None else length
-        stream = upstream.flow(places.before(begin))
-        buffer = Buffer(grid, partial(order, position), position, stream, places)
-        return buffer.looking_up(begin, length, upstream) if given else buffer.flow()
+        if yielded:
+            begin = yielded + grid.reach if length is None else length
+        stream = upstream.flow(anchors.before(begin))
+        buffer = Buffer(grid, partial(order, position), position, stream, anchors)
+        return buffer.looking_up(begin, length, upstream) if yielded else buffer.flow()
 
     def rereads(position: Position) -> list[Reread]:
-        anchor, given = position
-        if not given:
+        anchor, yielded = position
+        if not yielded:
             return [Reread(anchor)]
-        read = given + grid.reach - grid.anchor(given)
+        read = yielded + grid.reach - grid.anchor(yielded)
         return [Reread(jump(anchor, read)[0]), Reread(anchor, grid.reach, alone=True)]
 
     return made(rate=Rate(1, grid.reach), step=step, skip=skip, flow=flow, rereads=rereads)
 
 
-def _check_reached(given: int, length: int) -> None:
+def _check_reached(yielded: int, length: int) -> None:
     """Raise `SourceChanged` if there are fewer items than have been yielded."""
-    if given > length:
+    if yielded > length:
         raise SourceChanged(
-            f"shuffle: the state is after item {given} of a buffer that now has {length}"
+            f"shuffle: the state is after item {yielded} of a buffer that now has {length}"
         )
 
 
 class _Noted:
-    """The positions of a stream at which a resume may start, noted as it is read."""
+    """The anchors of a stream, noted as the stream is read."""
 
     def __init__(self, stream: Flow[Any], first: int, stride: int) -> None:
         self._snapshot, self._stride = stream.snapshot, stride
-        self._places = deque([(first, stream.snapshot())])
+        self._anchors = deque([(first, stream.snapshot())])
 
     def note(self, arrived: int) -> None:
-        """Note the position after a number of items, if a resume may start there."""
+        """Note the position after `arrived` items if it is an anchor."""
         if arrived % self._stride == 1:
-            self._places.append((arrived, self._snapshot()))
+            self._anchors.append((arrived, self._snapshot()))
 
     def before(self, number: int) -> Position:
-        """Return the position before an item, and forget earlier ones."""
-        while self._places[0][0] < number:
-            self._places.popleft()
-        return self._places[0][1]
+        """Return the anchor before an item, and forget earlier ones."""
+        while self._anchors[0][0] < number:
+            self._anchors.popleft()
+        return self._anchors[0][1]
 
     def end(self, length: int) -> Position:
         return self._snapshot()
 
 
 class _Jumped:
-    """The same over random access, which computes each position."""
+    """The anchors of a machine with random access, computed on demand."""
 
     def __init__(self, before: Callable[[int], Position]) -> None:
         self.before = before
@@ -190,44 +191,44 @@ class _Jumped:
 
 
 class _Missing(NamedTuple):
-    """Stands in a slot for an item that has to be looked up."""
+    """A placeholder in a slot, for an item to be looked up."""
 
     number: int
 
 
 class _Run(NamedTuple):
-    """The current outputs: one value, so that an interrupt finds all of it.
+    """Consecutive outputs with the same anchor: one value, so that an interrupt can't split it.
 
     Attributes:
-        anchor: The item at which a resume among them starts.
-        given: Number of items before them.
-        slots: The iterator over their slots.
+        anchor: The anchor.
+        yielded: Number of items yielded before these outputs.
+        slots: Iterator over the slots of the outputs.
         size: Number of outputs.
     """
 
     anchor: Position
-    given: int
+    yielded: int
     slots: Iterator[int]
     size: int
 
     def reached(self) -> int:
-        return self.given + self.size - remaining(self.slots)
+        return self.yielded + self.size - remaining(self.slots)
 
 
 class Buffer:
-    """The last `reach` items read, from which each output is taken.
+    """A buffer of the last items read, from which each output is taken.
 
     Item `n` is in slot `n - first`, modulo the number of slots. It arrives before output
-    `n - reach + 1`, and is gone after output `n + stay`, so no two items share a slot.
+    `n - reach + 1` and has left after output `n + stay`, so no two items share a slot.
 
     A resume reads from item `first` on, and drops the outputs already yielded.
 
     Args:
-        grid: The size of the buffer, and how it mixes.
-        order: Function from the number of items, or None before the end is seen, to their order.
-        position: The position to start at.
+        grid: The size of the buffer and of displacements.
+        order: Function from upstream's length, or None before its end is seen, to the order.
+        position: The position to start from.
         stream: The items from the anchor on.
-        places: The positions at which a resume may start.
+        anchors: The positions from which a resume may read.
     """
 
     def __init__(
@@ -236,12 +237,12 @@ class Buffer:
         order: Callable[[int | None], BoundedOrder],
         position: Position,
         stream: Flow[Any],
-        places: _Noted | _Jumped,
+        anchors: _Noted | _Jumped,
     ) -> None:
-        self.grid, self.order, self.places = grid, order, places
+        self.grid, self.order, self.anchors = grid, order, anchors
         self.begin = position
-        self.given: int = position[1]
-        self.first = self.arrived = grid.anchor(self.given)
+        self.yielded: int = position[1]
+        self.first = self.arrived = grid.anchor(self.yielded)
         self.items = iter(stream)
         self.length: int | None = None
         self.size = grid.reach + grid.stay + 1
@@ -251,27 +252,27 @@ class Buffer:
 
     def flow(self) -> Flow[Any]:
         def taken() -> int:
-            return max(0, self.run.reached() - self.given)
+            return max(0, self.run.reached() - self.yielded)
 
         return Flow(self._outputs(), self._snapshot, taken=taken)
 
     def looking_up(self, arrived: int, length: int | None, upstream: Machine[Any]) -> Flow[Any]:
-        """Return the flow over a stream from item `arrived` on; earlier items are looked up.
+        """Return the flow for a stream that starts at item `arrived`; earlier items are looked up.
 
         Args:
             arrived: Number of items before the stream.
-            length: Number of items, if the end has been seen.
+            length: Upstream's length if its end has been seen, otherwise None.
             upstream: The machine to shuffle.
         """
         self.slots = [None] * min(arrived - self.first, self.size)
         for number in range(max(self.first, arrived - self.size), arrived):
             self.slots[(number - self.first) % self.size] = _Missing(number)
         self.arrived, self.length = arrived, length
-        self.run = self.run._replace(given=self.given)
+        self.run = self.run._replace(yielded=self.yielded)
 
         def found(item: Any) -> Any:
             if type(item) is _Missing:
-                return upstream.step(self.places.before(item.number))[1]
+                return upstream.step(self.anchors.before(item.number))[1]
             return item
 
         return Flow((found(item) for item in self._outputs()), self._snapshot)
@@ -279,41 +280,41 @@ class Buffer:
     def _snapshot(self) -> Position:
         run = self.run
         reached = run.reached()
-        if reached <= self.given:
+        if reached <= self.yielded:
             return self.begin
         if reached == self.length:
-            return self.places.end(reached), 0
+            return self.anchors.end(reached), 0
         return run.anchor, reached
 
     def _outputs(self) -> Iterator[Any]:
         self._fill()
         slots, size = self.slots, self.size
         if self.length is None:
-            begin, arrived = self.run.given, self.arrived
+            begin, arrived = self.run.yielded, self.arrived
             next_slot = (arrived - self.first) % size
             free = chain(range(next_slot, size), chain.from_iterable(repeat(range(size))))
             slots += [None] * (size - len(slots))
             taken = chain.from_iterable(self._runs(self.order(None), begin))
             arriving = zip(self.items, free, taken, strict=False)
-            for item, slot, place in islice(arriving, self.given - begin):
-                slots[slot], slots[place] = item, None
-            for item, slot, place in arriving:
+            for item, slot, chosen in islice(arriving, self.yielded - begin):
+                slots[slot], slots[chosen] = item, None
+            for item, slot, chosen in arriving:
                 slots[slot] = item
-                found, slots[place] = slots[place], None
+                found, slots[chosen] = slots[chosen], None
                 yield found
             self.length = arrived + self.run.reached() - begin
-        _check_reached(self.given, self.length)
+        _check_reached(self.yielded, self.length)
         reached = self.run.reached()
         taken = chain.from_iterable(self._runs(self.order(self.length), reached))
-        for place in islice(taken, max(0, self.given - reached)):
-            slots[place] = None
-        for place in taken:
-            found, slots[place] = slots[place], None
+        for chosen in islice(taken, max(0, self.yielded - reached)):
+            slots[chosen] = None
+        for chosen in taken:
+            found, slots[chosen] = slots[chosen], None
             yield found
 
     def _fill(self) -> None:
-        """Read the items held before the first output."""
-        full = self.run.given + self.grid.reach
+        """Read the items that the buffer holds before the first output."""
+        full = self.run.yielded + self.grid.reach
         while self.arrived < full and self.length is None:
             stride = self.grid.stride
             stop = min(full, self.arrived + stride - (self.arrived - 1) % stride)
@@ -322,36 +323,36 @@ class Buffer:
             self.arrived += len(self.slots) - held
             if self.arrived < stop:
                 self.length = self.arrived
-            self.places.note(self.arrived)
+            self.anchors.note(self.arrived)
 
-    def _runs(self, order: BoundedOrder, given: int) -> Iterator[Iterator[int]]:
-        """Yield the slots of the outputs from one on, as many at a time as share an anchor."""
+    def _runs(self, order: BoundedOrder, yielded: int) -> Iterator[Iterator[int]]:
+        """Yield the slots of the outputs after some, in runs that share an anchor."""
         grid = self.grid
-        for items in order.since(given):
+        for items in order.since(yielded):
             slots, first = (items - self.first) % self.size, 0
             while first < len(slots):
                 if self.length is None:
-                    self.places.note(given + grid.reach + 1)
-                stop = first + grid.stride - (given + grid.reach) % grid.stride
+                    self.anchors.note(yielded + grid.reach + 1)
+                stop = first + grid.stride - (yielded + grid.reach) % grid.stride
                 some = slots[first:stop].tolist()
                 ticks = iterate(some)
-                anchor = self.places.before(grid.anchor(given + 1))
-                self.run = _Run(anchor, given, ticks, len(some))
+                anchor = self.anchors.before(grid.anchor(yielded + 1))
+                self.run = _Run(anchor, yielded, ticks, len(some))
                 yield ticks
-                given, first = given + len(some), stop
+                yielded, first = yielded + len(some), stop
 
 
 class Grid(NamedTuple):
-    """How items are held and mixed, for a buffer of a given size.
+    """The sizes that follow from `buffer_size`.
 
     Attributes:
-        reach: Number of items held. An item moves forwards by less than that.
-        stride: Number of items between positions at which a resume may start.
-        stay: The farthest that an item moves backwards.
-        sure: The end only changes outputs less than `reach - sure` items before it, if there are
-            `reach` items.
+        reach: Number of items held. An item moves forwards (earlier) by less than that.
+        stride: Number of items between anchors.
+        stay: The most outputs by which an item moves backwards (later).
+        sure: Only outputs less than `reach - sure` items before upstream's end depend on it, if
+            upstream has at least `reach` items.
         chunk: Number of items whose displacements are drawn together.
-        width: Number of possible displacements: from `-width // 2` on.
+        width: Number of possible displacements, which start at `-width // 2`.
     """
 
     reach: int
@@ -363,11 +364,12 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, size: int) -> Grid:
-        """Return the widest displacements for a buffer of at most `size` items.
+        """Return the grid with the widest displacements for a buffer of `size` items.
 
-        A chunk's displacements are one from each of its strata, of size `width // chunk`. So the
-        number of keys below any value is the average, give or take one for each of the `width //
-        chunk` chunks that reach beyond it.
+        The displacements are divided into `chunk` strata of size `width // chunk`, and each item
+        of a chunk has a displacement from a different stratum. So the number of keys below a value
+        differs from its average by at most one per chunk that reaches beyond the value, and there
+        are `width // chunk` of those.
         """
         size = min(size, _WIDEST)
         stride = max(_STRIDE, size // 16)
@@ -381,31 +383,30 @@ class Grid(NamedTuple):
             chunk, strata = 1, most + 1
         return cls(reach, stride, stay, sure, chunk, strata * chunk)
 
-    def anchor(self, given: int) -> int:
-        """Return the first item that a resume re-reads after a number of outputs.
+    def anchor(self, yielded: int) -> int:
+        """Return the number of the item at the anchor, after `yielded` outputs.
 
-        It is the same for all outputs of a stride. Fewer than `reach` items form one permutation,
-        in which the first may come last.
+        It is the same for all outputs of a stride. Early in the stream it is 0, since fewer than
+        `reach` items form one permutation, in which the first item may come last.
         """
-        strides = (given - self.stay - 1) // self.stride
+        strides = (yielded - self.stay - 1) // self.stride
         first = strides * self.stride + 1
         return first if strides >= 0 and first + self.stay >= self.reach else 0
 
 
 class BoundedOrder:
-    """The order of items by a key: an item's number plus a random displacement.
+    """The order of items by their keys: an item's key is its number plus a random displacement.
 
-    Displacements are uniform: an item is as likely to move by any distance up to about the buffer's
-    size as by any other, forwards or backwards, and no boundary stops it. A key below 0, or after
-    the last item, is reflected, so that beginning and end are mixed as well as the middle. Fewer
-    than `reach` items are permuted uniformly.
+    Displacements are uniform: all distances up to about the buffer's size are equally likely, in
+    both directions. A key below 0 or after the last item is reflected, so that the beginning and
+    the end are mixed as well as the middle. Fewer than `reach` items are permuted uniformly.
 
     Args:
         grid: The result of `Grid.of`.
         seed: The seed.
         epoch: The epoch.
-        length: Number of items; None before the end has been seen, for outputs more than `reach`
-            items before it.
+        length: Number of items; None before upstream's end has been seen, which is enough for
+            outputs more than `reach` items before it.
     """
 
     def __init__(
@@ -434,16 +435,16 @@ class BoundedOrder:
     def at(self, indices: Indices) -> Indices:
         if self._short is not None:
             return self._short.at(indices)
-        places = as_array(indices)
-        found = np.full(len(places), -1)
-        while (left := places[found < 0]).size:
+        wanted = as_array(indices)
+        found = np.full(len(wanted), -1)
+        while (left := wanted[found < 0]).size:
             first, items = self._page(self._find(int(left.min())))
-            mine = (places >= first) & (places < first + len(items))
-            found[mine] = items[places[mine] - first]
+            mine = (wanted >= first) & (wanted < first + len(items))
+            found[mine] = items[wanted[mine] - first]
         return found
 
     def since(self, index: int) -> Iterator[NDArray[np.int64]]:
-        """Return the items from an index on, many in one call."""
+        """Yield the numbers of the items from an index on, in arrays."""
         if self._short is not None:
             yield as_array(self._short.at(range(index, int(self._length or 0))))
             return
@@ -455,7 +456,7 @@ class BoundedOrder:
             index, page = first + len(items), page + 1
 
     def _find(self, index: int) -> int:
-        """Return the page of an index: that of the key equal to it, or a neighbour."""
+        """Return the page that contains an output: the page of the key `index`, or a neighbour."""
         page = index // self._size
         while True:
             first, items = self._page(page)
@@ -464,7 +465,7 @@ class BoundedOrder:
             page += 1 if index >= first else -1
 
     def _sorted(self, page: int) -> tuple[int, NDArray[np.int64]]:
-        """Return how many items have a key below those of a page, and the page's items in order."""
+        """Return the number of items before a page, and the items of the page in order."""
         chunk, width, size = self._grid.chunk, self._grid.width, self._size
         begin = page * size
         waiting = self._next
@@ -490,7 +491,7 @@ class BoundedOrder:
     def _drawn(
         self, start: int, stop: int
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Return the keys of some chunks' items, the tie-breakers of equal keys, and the items."""
+        """Return keys of the items of some chunks, tie-breakers for equal keys, and the items."""
         chunk, width, length = self._grid.chunk, self._grid.width, self._length
         if length is not None:
             stop = min(stop, -(-int(length) // chunk))
@@ -508,11 +509,11 @@ class BoundedOrder:
         if length is None:
             return keys.ravel(), ties.ravel(), items.ravel()
         keys = np.where(keys < length, keys, 2 * int(length) - 1 - keys)
-        is_there = items < length
-        return keys[is_there], ties[is_there], items[is_there]
+        exists = items < length
+        return keys[exists], ties[exists], items[exists]
 
     def _hashed(self, start: int, stop: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return two random numbers per item of some chunks, one row per item."""
+        """Return two arrays of random numbers, with one row per chunk and one number per item."""
         chunk = self._grid.chunk
         order, offset = (
             hashes(key, start * chunk, stop * chunk).reshape(-1, chunk) for key in self._keys
@@ -521,7 +522,7 @@ class BoundedOrder:
 
 
 class _Waiting(NamedTuple):
-    """Items whose keys belong to a page or a later one, of all chunks before `chunk`."""
+    """The items of the chunks before `chunk` whose keys are in `page` or a later one."""
 
     page: int
     first: int

@@ -42,7 +42,7 @@ _AHEAD = 1 << 12  # items requested ahead in one call
 
 
 class Alone(Generic[A]):
-    """The items of a machine with random access, few of which are needed, each computed alone.
+    """The items of a machine with random access, if few are needed: each is computed alone.
 
     Attributes:
         flow: The items from the current position.
@@ -91,10 +91,12 @@ class Alone(Generic[A]):
 class Mixture(Generic[A]):
     """A machine that takes each item from one of several machines.
 
-    Its own part of the position is the number of items taken from each, followed by those of
-    removed pipelines; and whether the end was reached. If pipelines drop out, that is one bit per
-    pipeline that has, the lowest for the first. If proportions were changed, the bits above that
-    one are the number of items after which they began.
+    Its own part of the position has two elements:
+
+    - the number of items taken from each machine, followed by those of removed pipelines
+    - an int: bit 0 is 1 at the end of the stream. If pipelines drop out, it has instead one bit
+      per pipeline that has ended, the lowest for the first. With exact proportions, the bits above
+      bit 0 are the number of items before the current proportions began.
     """
 
     def __init__(
@@ -162,7 +164,7 @@ class Mixture(Generic[A]):
         return [had - each for had, each in zip(counts, since, strict=False)]
 
     def is_first(self, number: int, place: Position) -> bool:
-        """Return whether a pipeline is in the pass whose end counts."""
+        """Return whether a pipeline is in a pass whose end may end the stream."""
         return not self.restarts or (
             self.stop == "all_exhausted"
             and not self.machines[number].epoch(place) % (1 << EPOCH_BITS)
@@ -173,7 +175,7 @@ class Mixture(Generic[A]):
         return ended & self.last == self.last
 
     def is_last(self, number: int, places: Sequence[Position]) -> bool:
-        """Return whether the end of this pipeline is the end of all, if none drops out."""
+        """Return whether the stream ends with this pipeline, if none drops out."""
         return self.stop == "first_exhausted" or not any(
             self.is_first(other, place)
             for other, place in enumerate(places)
@@ -181,7 +183,7 @@ class Mixture(Generic[A]):
         )
 
     def ended_with(self, number: int, places: Sequence[Position], ended: int) -> int:
-        """Return the part of the position that records the end, once this pipeline has ended."""
+        """Return `ended`, the second element of the own part, after this pipeline has ended."""
         return ended | (1 << number if self.drops else self.is_last(number, places))
 
     def begun_again(self, number: int, end: Position) -> Position:
@@ -293,16 +295,16 @@ class Mixture(Generic[A]):
             return found, own
 
         def pick_each(numbers: NDArray[np.int64], index: int, own: list[A]) -> int:
-            """The same for few items, one after another."""
-            for place, number in enumerate(numbers.tolist()):
-                some, made = picks[number](1, 0 if place == index else -1)
+            """Do as `pick` for few items, one after another."""
+            for count, number in enumerate(numbers.tolist()):
+                some, made = picks[number](1, 0 if count == index else -1)
                 if not some:
-                    return place
+                    return count
                 own += made
             return len(numbers)
 
         def pick_one(numbers: NDArray[np.int64], index: int, own: list[A]) -> int:
-            """Take an item of each pipeline with these numbers, until one has ended.
+            """Take an item of the pipeline of each of these numbers, until one has ended.
 
             Only the item at `index` is computed, if others can be skipped.
             """
@@ -391,9 +393,10 @@ class Mixture(Generic[A]):
             assert jump is not None
             if self.needed[number] and self.is_first(number, state):
                 left, taken = jump(state, n)[1], had - before[number]
-                is_near = left < n
-                place = self.proportions.place(number, taken + left, since) if is_near else math.inf
-                found.append((place, number))
+                index: int | float = math.inf
+                if left < n:
+                    index = self.proportions.index_of(number, taken + left, since)
+                found.append((index, number))
         pick = min if self.stop == "first_exhausted" else max
         return pick(found, default=(math.inf, 0))
 
@@ -416,7 +419,7 @@ class Mixture(Generic[A]):
         ends = [
             math.inf
             if each.length == math.inf
-            else self.proportions.place(n, int(each.length or 0))
+            else self.proportions.index_of(n, int(each.length or 0))
             for n, each in enumerate(self.machines)
             if self.needed[n]
         ]
@@ -424,6 +427,6 @@ class Mixture(Generic[A]):
 
 
 def has_proportions(weights: Weights | Schedule[Any] | Scheduled) -> bool:
-    """Return whether weights are numbers known beforehand, each row for a number of items."""
+    """Return whether weights are known in advance and constant between the points of a schedule."""
     is_stepped = isinstance(weights, Schedule) and weights.points and weights.interpolate is None
     return bool(is_stepped) or not callable(weights)

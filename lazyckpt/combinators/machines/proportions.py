@@ -1,4 +1,4 @@
-"""Choices of the next source, by chance or by exact proportions, as functions of an index."""
+"""Choose the next source, at random or in exact proportions, as a function of an index."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ from lazyckpt.errors import PipelineError
 Weights = tuple[float, ...]
 Scheduled = Callable[[int], Sequence[float]]  # functions of the number of items so far
 
-# For at most n indices from one on: how many, and the weights at the first one and
-# at the last one, with a straight line between the two.
+# Function from an index t and a number n to a number of indices from t on, at most n, between
+# which the weights are linear; and to the weights at the first and at the last of them.
 Ends: TypeAlias = Callable[[int, int], tuple[int, Weights, Weights]]
 
 _LONGEST = 1 << 16  # choices in a stored pattern
-_FEW = 64  # sources up to which each bound is compared with all draws
-_CHUNK, _MANY = 1 << 12, 1 << 14  # choices computed in one call
+_FEW = 64  # up to this many sources, each bound is compared with all draws
+_CHUNK, _MANY = 1 << 12, 1 << 14  # choices computed per call, one by one and for many
 _BEYOND = 2.0**64
-_MARGIN = 1 << 32  # more than the error of a bound in floats
+_MARGIN = 1 << 32  # larger than the rounding error of a bound
 
 
 class Choices(NamedTuple):
-    """The number of the source at an index; and the numbers at several indices from one on.
+    """Functions that choose sources, by number.
 
-    The second returns at least one number, and at most as many as asked for.
+    Attributes:
+        one: Function from an index to the source chosen there.
+        some: Function from an index and n to the sources chosen from there on, between 1 and n.
     """
 
     one: Callable[[int], int]
@@ -45,7 +47,7 @@ class Choices(NamedTuple):
 
 
 class Draws:
-    """Choices from an index on, one by one or many in one call.
+    """An iterator over the choices from an index on; `take` returns many in one call.
 
     >>> draws = Draws(Proportions([(0, (3, 1))]).choices(), 0)
     >>> numbers = iter(draws)
@@ -53,14 +55,14 @@ class Draws:
     (0, [0, 1, 0], 0)
     """
 
-    def __init__(self, choices: Choices, place: int) -> None:
+    def __init__(self, choices: Choices, index: int) -> None:
         self._block = iterate(list[int]())
-        self.restart(choices, place)
+        self.restart(choices, index)
 
-    def restart(self, choices: Choices | None, place: int) -> None:
-        """Continue with other choices, from an index on, or with none."""
+    def restart(self, choices: Choices | None, index: int) -> None:
+        """Continue from an index with different choices, or without any."""
         end(self._block)
-        self._choices, self._place = choices, place
+        self._choices, self._index = choices, index
         self._known, self._read, self._size = np.empty(0, np.int64), 0, 1
 
     def __iter__(self) -> Iterator[int]:
@@ -73,7 +75,7 @@ class Draws:
             yield self._block
 
     def take(self, n: int) -> NDArray[np.int64]:
-        """Return the next choices, at most n and at least one."""
+        """Return the next choices: between 1 and n."""
         self._read -= remaining(self._block)
         end(self._block)
         self._size = 1
@@ -82,8 +84,8 @@ class Draws:
     def _next(self, n: int, ahead: int = _CHUNK) -> NDArray[np.int64]:
         assert self._choices is not None
         if self._read == len(self._known):
-            self._known, self._read = self._choices.some(self._place, ahead), 0
-            self._place += len(self._known)
+            self._known, self._read = self._choices.some(self._index, ahead), 0
+            self._index += len(self._known)
         found = self._known[self._read : self._read + n]
         self._read += len(found)
         return found
@@ -100,16 +102,20 @@ def weights_of(value: Any) -> Weights:
 def random_choices(
     weights: Weights | Scheduled, width: int, key: int, dropped: int = 0, ends: Ends | None = None
 ) -> Choices:
-    """Choose by chance: choice t depends on the key, t, the weights at t and `dropped`.
+    """Choose at random: choice t is a function of `key`, t, the weights at t and `dropped`.
 
-    `dropped` has one bit per source, the lowest for number 0. `ends` returns weights that are known
-    beforehand.
+    Args:
+        weights: The weights, or a function from t to them.
+        width: Number of sources.
+        key: Key of the random numbers.
+        dropped: One bit per source that no longer takes part, the lowest for source 0.
+        ends: For weights that are known in advance: computes many choices in one call.
     """
     if not callable(weights):
         bounds = _bounds(_left(weights, dropped))
         edges = _edges(bounds)
         return Choices(
-            partial(_drawn, bounds, key), lambda t, n: _placed(edges, hashes(key, t, t + n))
+            partial(_drawn, bounds, key), lambda t, n: _edges_reached(edges, hashes(key, t, t + n))
         )
     one = partial(_scheduled, weights, width, key, dropped)
 
@@ -119,24 +125,25 @@ def random_choices(
         if n == 1 or not all(map(any, left)):
             return np.array([one(t)])
         drawn, bounds = hashes(key, t, t + n), [_bounds(each) for each in left]
-        # A bound rises or falls from one end to the other, and few draws are between the two.
+        # The bounds at every t lie between those at the two ends. Only draws in between need a
+        # computation of their own.
         low = [max(min(pair) - _MARGIN, 0) for pair in zip(*bounds, strict=True)]
         high = [max(pair) + _MARGIN for pair in zip(*bounds, strict=True)]
-        found = _placed(_edges(low), drawn)
-        unsure = (found != _placed(_edges(high), drawn)).nonzero()[0].tolist()
-        found[unsure] = [one(t + place) for place in unsure]
+        found = _edges_reached(_edges(low), drawn)
+        unsure = (found != _edges_reached(_edges(high), drawn)).nonzero()[0].tolist()
+        found[unsure] = [one(t + number) for number in unsure]
         return found
 
     return Choices(one, some)
 
 
 def _edges(bounds: list[int]) -> NDArray[np.uint64]:
-    """Return the bounds that draws can reach."""
+    """Return the bounds below 2 ** 64: a draw can't reach the others."""
     return np.array([bound for bound in bounds if bound < _BEYOND], np.uint64)
 
 
-def _placed(edges: NDArray[np.uint64], drawn: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return how many of the edges each draw has reached."""
+def _edges_reached(edges: NDArray[np.uint64], drawn: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return, per draw, the number of edges that are not above it."""
     if len(edges) > _FEW:
         return np.searchsorted(edges, drawn, "right").astype(np.int64)
     found = np.zeros(len(drawn), np.int64)
@@ -174,7 +181,7 @@ def _left(weights: Weights, dropped: int) -> Weights:
 
 
 def _bounds(weights: Weights) -> list[int]:
-    """Return where the share of each source ends among the 64-bit integers."""
+    """Divide the 64-bit integers among the sources; return the end of each share."""
     sums = list(accumulate(map(float, weights)))
     return [int(each / sums[-1] * _BEYOND) for each in sums]
 
@@ -182,11 +189,11 @@ def _bounds(weights: Weights) -> list[int]:
 class Proportions:
     """Choices that keep each source near its share, at every length, with random access.
 
-    Args:
-        points: Numbers of items, the first one 0, with the weights from there on.
+    The count of proportions starts from zero at each point, and at the index `since` that the
+    methods take.
 
-    Methods take the number of items `since` which proportions are followed: they begin there, as at
-    each of the points after it.
+    Args:
+        points: Pairs of an index and the weights from there on; the first index is 0.
     """
 
     def __init__(self, points: Sequence[tuple[int, Weights]]) -> None:
@@ -206,7 +213,7 @@ class Proportions:
         return Choices(one, some)
 
     def counts(self, t: int, since: int = 0) -> list[int]:
-        """Return how often each source was chosen from `since` on, before index t."""
+        """Return how often each source is chosen at the indices from `since` to t - 1."""
         here, _, last = self._at(t, since)
         found = last.counts(t - here)
         for begin, stop, rule in self._spans(since) if here > since else ():
@@ -214,12 +221,12 @@ class Proportions:
                 found = [*map(add, found, rule.counts(int(stop) - begin))]
         return found
 
-    def place(self, number: int, taken: int, since: int = 0) -> int | float:
-        """Return the index at which a source was chosen a given number of times from `since` on."""
+    def index_of(self, number: int, taken: int, since: int = 0) -> int | float:
+        """Return the index of a source's choice number `taken` from `since` on, counted from 0."""
         for begin, stop, rule in self._spans(since):
-            place = begin + rule.place(number, taken)
-            if place < stop:
-                return place
+            index = begin + rule.index_of(number, taken)
+            if index < stop:
+                return index
             taken -= rule.counts(int(stop) - begin)[number] if stop < math.inf else 0
         return math.inf
 
@@ -240,28 +247,29 @@ def _rule(weights: Weights) -> Rule:
 
 
 class Rule(Protocol):
-    """A choice of sources that begins for all of them at one index."""
+    """A fixed sequence of choices, from index 0 on."""
 
     def one(self, t: int) -> int:
-        """Return the source chosen at index t."""
+        """Return the choice at index t."""
 
     def some(self, t: int, n: int) -> NDArray[np.int64]:
-        """Return the sources chosen at some indices from t on, at most n and at least one."""
+        """Return the choices from index t on: between 1 and n."""
 
     def counts(self, t: int) -> list[int]:
-        """Return how often each source was chosen before index t."""
+        """Return how often each source is chosen before index t."""
 
-    def place(self, number: int, taken: int) -> int | float:
-        """Return the index at which a source is chosen for the given time."""
+    def index_of(self, number: int, taken: int) -> int | float:
+        """Return the index of a source's choice number `taken`, counted from 0."""
 
 
 class _Pattern:
-    """A schedule that keeps each source within one item of its share, at every length.
+    """A sequence that keeps each source within one item of its share, at every length.
 
-    At each index, among the sources whose lag allows it, the source is chosen that would be the
-    first to lag too far (Tijdeman, "The chairman assignment problem", 1980): with k sources no
-    count is off by more than 1 - 1 / (2k - 2). All lags are 0 again after as many items as the
-    common denominator of the shares; that pattern is kept, and gives counts and indices directly.
+    The algorithm is that of Tijdeman, "The chairman assignment problem", 1980. Each step chooses,
+    among the sources that lag enough, the one that would be the first to lag too far. With k
+    sources, no count is off by more than 1 - 1 / (2k - 2). After as many items as the common
+    denominator of the shares, all lags are 0 and the pattern repeats. So one period is stored, and
+    counts and indices are looked up in it.
     """
 
     def __init__(self, parts: tuple[int, ...]) -> None:
@@ -279,7 +287,7 @@ class _Pattern:
         some = np.bincount(self._pattern[:rest], minlength=len(self._parts)).tolist()
         return [whole * part + each for part, each in zip(self._parts, some, strict=True)]
 
-    def place(self, number: int, taken: int) -> int | float:
+    def index_of(self, number: int, taken: int) -> int | float:
         if not self._parts[number]:
             return math.inf
         whole, rest = divmod(taken, self._parts[number])
@@ -287,30 +295,31 @@ class _Pattern:
 
 
 class _Group(NamedTuple):
-    """Sources whose items two groups of them share; or one source."""
+    """A node of a binary tree of sources: two groups that share its items, or one source."""
 
     weight: int
     number: int
     parts: tuple[_Group, ...] = ()
 
     def of_first(self, n: int) -> int:
-        """Return how many of the group's first n items its first part gets: its share, rounded."""
+        """Return how many of the first n items the first part gets: its share, rounded."""
         return (2 * n * self.parts[0].weight + self.weight) // (2 * self.weight)
 
 
 class _Rounding:
-    """A schedule for shares without a small common denominator; it keeps no pattern.
+    """A sequence for shares without a small common denominator, which stores no pattern.
 
-    Two by two, the groups of least weight are joined, as in Huffman's code; of the items of both,
-    the first gets its share, rounded. So every count has a closed form. It is off by less than one
-    item with up to three sources, and by less than two with more.
+    The sources are leaves of a binary tree. It is built as in Huffman coding: the two groups of
+    least weight are joined until one is left. Of the items of a joined group, the first part gets
+    its share, rounded, so counts have a closed form. A count is off by less than one item with up
+    to three sources, and by less than two with more.
     """
 
     def __init__(self, parts: tuple[int, ...]) -> None:
         self._width = len(parts)
         heap = [_Group(part, number) for number, part in enumerate(parts) if part]
         heapq.heapify(heap)
-        self._above: dict[int, tuple[_Group, _Group]] = {}  # a group, and the one it is in
+        self._above: dict[int, tuple[_Group, _Group]] = {}  # a group, and its parent, by number
         for number in range(self._width, self._width + len(heap) - 1):
             parts_of = heapq.heappop(heap), heapq.heappop(heap)
             both = _Group(sum(part.weight for part in parts_of), number, parts_of)
@@ -339,7 +348,7 @@ class _Rounding:
                 found[group.number] = n
         return found
 
-    def place(self, number: int, taken: int) -> int | float:
+    def index_of(self, number: int, taken: int) -> int | float:
         if number not in self._above:
             return taken if number == self._all.number else math.inf
         n = taken
@@ -361,7 +370,7 @@ def _shares(weights: Weights) -> list[Fraction]:
 
 @lru_cache(maxsize=16)
 def _pattern(parts: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return the choices until all lags are 0 again. Lags are ints, so exact."""
+    """Return one period of choices, computed exactly with integer lags."""
     period, slack = sum(parts), 2 * len(parts) - 2
     found, taken = np.zeros(period, np.int64), [0] * len(parts)
     for t in range(period):

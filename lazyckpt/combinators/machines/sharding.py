@@ -60,7 +60,7 @@ def strided(
         return after, int(share_of(passed, num_shards, index, remainder) or 0)
 
     def wrapped(position: Position, beyond: Any) -> tuple[Position, Any]:
-        """Return the epoch's beginning, and which of its items stand in for those after the end."""
+        """Return the epoch's beginning, and the number of the item used for item `beyond`."""
         begin = upstream.init(upstream.epoch(position))
         return begin, beyond % jump(begin, num_shards)[1]
 

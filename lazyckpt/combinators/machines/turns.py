@@ -18,8 +18,8 @@ A = TypeVar("A")
 class Turns(Generic[A]):
     """A machine that takes items from several machines in turn.
 
-    Its own part of the position: which have ended, as bits; whose turn it is; how many items were
-    yielded in that turn.
+    Its own part of the position: one bit per machine that has ended, the number of the machine
+    whose turn it is, and the number of items yielded in that turn.
     """
 
     def __init__(self, machines: Sequence[Machine[A]], block_length: int = 1) -> None:
@@ -53,7 +53,7 @@ class Turns(Generic[A]):
         within(name, given, self.block_length - 1)
 
     def turned(self, turn: int, given: int, ended: int) -> tuple[int, int]:
-        """Return whose turn it is, skipping those that have ended or have had theirs."""
+        """Return the turn and its count, past a turn that is over and machines that have ended."""
         if given == self.block_length:
             turn, given = (turn + 1) % self.width, 0
         while ended >> turn & 1 and ended + 1 < 1 << self.width:
@@ -102,7 +102,7 @@ class Turns(Generic[A]):
                 noted = None
 
         def whose() -> tuple[int, int]:
-            """Return whose turn it is, and how many items were yielded in it."""
+            """Return the turn, and the number of items yielded in it."""
             blocks, inside = divmod(given + taken(), block_length)
             return order[blocks % len(order)], inside
 
@@ -180,10 +180,13 @@ class Turns(Generic[A]):
 
 
 class _Rounds:
-    """The arrangement of items of machines of known lengths that take turns.
+    """The order of the items of machines that take turns, if their lengths are known.
 
-    - `order`: whose turn it is in a round, each with its number of items
-    - `first`: how many more items of number `turn` come before the first round
+    Args:
+        order: The machines in the order of a round, each with the number of its items.
+        block_length: Number of items per turn.
+        turn: The machine whose turn is in progress.
+        first: Number of its items before the first whole round.
     """
 
     def __init__(
@@ -191,7 +194,7 @@ class _Rounds:
     ) -> None:
         self._order, self._block_length = order, block_length
         self._turn, self._first = turn, first
-        # The total number of items, after this many of each machine that has them.
+        # The numbers of items per machine at which machines end, and the total number by then.
         self._taken = [0, *sorted([has for _, has in order])]
         pairs = enumerate(pairwise(self._taken))
         parts = [(b - a) * (len(order) - i) if b > a else 0 for i, (a, b) in pairs]
@@ -199,7 +202,7 @@ class _Rounds:
         self._found: dict[int, list[tuple[int, float]]] = {}
 
     def find(self, n: int) -> tuple[int, int]:
-        """Return the machine of the item n items further on, and its number within that machine."""
+        """Return the machine of the item n items later, and that item's number within it."""
         first, block_length = self._first, self._block_length
         if n < first:
             return self._turn, n
@@ -223,7 +226,7 @@ class _Rounds:
         return number, taken + (first if number == self._turn else 0)
 
     def _active(self, ended: int) -> list[tuple[int, float]]:
-        """Return the machines that still have items after a number of them have ended."""
+        """Return the machines that still have items after `ended` of them have ended."""
         found = self._found.get(ended)
         if found is None:
             taken = self._taken[ended]
@@ -232,7 +235,13 @@ class _Rounds:
 
 
 def _rounds(left: int, rest: list[int], block_length: int) -> int:
-    """Return the rounds before the last of `left` items; `rest` is the number of items of each."""
+    """Return the number of whole rounds before the last of `left` items.
+
+    Args:
+        left: Number of items that are left.
+        rest: Number of items of each machine.
+        block_length: Number of items per turn.
+    """
     low, high = 0, max(rest, default=0) // block_length + 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -24,7 +24,7 @@ class Unmade(NamedTuple):
 
     Attributes:
         number: The number of its pipeline.
-        place: Its index in the table of its pipeline, or the position before it.
+        place: The item's index in its pipeline's table, or the position before it.
     """
 
     number: int

@@ -13,9 +13,9 @@ from lazyckpt.executors.plan.handlers import build_machine
 class Layers:
     """Item-wise stages on a machine with random access, with the parts of their positions.
 
-    A stage with a position of its own, such as `flat_map`, is a layer: its position is
-    `(place, own)`, and `place` is the upstream position just before its current item. So a flow
-    that starts at any item has the same positions as a flow from the beginning.
+    A stage with a position of its own, such as `flat_map`, is a layer. Its position is
+    `(anchor, own)`: `anchor` is the upstream position just before its current item. So a flow that
+    starts at any item has the same positions as a flow from the beginning.
 
     Attributes:
         upstream: The machine with random access.
@@ -33,15 +33,15 @@ class Layers:
             self._layers += [machine] if machine.owns else []
         self.depth = len(self._layers)
 
-    def place(self, position: Position) -> Position:
+    def anchor(self, position: Position) -> Position:
         """Return the upstream part: before the item in progress, or after the last item."""
         for _ in self._layers:
             position = position[0]
         return position
 
-    def begin(self, place: Position) -> Position:
+    def begin(self, anchor: Position) -> Position:
         """Return the position before any output of the item at an upstream position."""
-        epoch, position = self.upstream.epoch(place), place
+        epoch, position = self.upstream.epoch(anchor), anchor
         for machine in self._layers:
             position = (position, *machine.init(epoch)[1:])
         return position

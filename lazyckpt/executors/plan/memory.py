@@ -11,7 +11,7 @@ from lazyckpt.executors.plan.tasks import CHUNK_BYTES, CHUNK_ITEMS, READY_BYTES
 
 
 def with_count(where: str, ahead: int) -> str:
-    """Return a place with the most items that are prefetched there."""
+    """Append the number of prefetched items to the description of where stages run."""
     return f"{where}; prefetch {ahead:,}" if ahead else f"{where}; no prefetch"
 
 

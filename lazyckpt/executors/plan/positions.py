@@ -10,7 +10,7 @@ from typing import Any
 from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState
-from lazyckpt.failures.marks import behind_others
+from lazyckpt.failures.marks import after_skips
 
 
 class Positions:
@@ -41,12 +41,12 @@ class Positions:
         """The position that was noted last."""
         return self._noted[-1]
 
-    def noted(self, given: int) -> tuple[int, Any]:
-        """Return the last position noted after at most `given` items, and its number of items."""
-        number = bisect_right(self._counts, given) - 1
+    def noted(self, count: int) -> tuple[int, Any]:
+        """Return the last position noted after at most `count` items, and its number of items."""
+        number = bisect_right(self._counts, count) - 1
         return self._counts[number], self._noted[number]
 
-    def behind(self, numbers: Mapping[int, int]) -> Positions:
+    def after_skips(self, numbers: Mapping[int, int]) -> Positions:
         """Return the same positions, given the number of records each stage skipped before."""
         found = copy(self)
         found._numbers = numbers
@@ -55,19 +55,19 @@ class Positions:
     def before(self, number: int) -> Position | None:
         """Return the position just before an item if it is in `befores`."""
         found = self.befores.get(number)
-        return None if found is None else behind_others(found, self._numbers)
+        return None if found is None else after_skips(found, self._numbers)
 
-    def __getitem__(self, given: int) -> Any:
-        """Return the position after `given` items."""
-        number = bisect_left(self._counts, given)
-        position, left = self._noted[number], self._counts[number] - given
+    def __getitem__(self, count: int) -> Any:
+        """Return the position after `count` items."""
+        number = bisect_left(self._counts, count)
+        position, left = self._noted[number], self._counts[number] - count
         if isinstance(position, InvalidState):
             return position
         position = (*position[:-1], position[-1] - left) if left else position
-        return behind_others(position, self._numbers)
+        return after_skips(position, self._numbers)
 
 
-class Places:
+class ItemPositions:
     """The positions of some items.
 
     Attributes:
@@ -95,9 +95,9 @@ class Places:
         return raise_or_position(self.after(number - 1)) if found is None else found
 
 
-def always(position: Position) -> Places:
-    """Return places with the same position after any number of items."""
-    return Places(lambda given: position)
+def always(position: Position) -> ItemPositions:
+    """Return the same position after any number of items."""
+    return ItemPositions(lambda count: position)
 
 
 class Rereader:
@@ -127,21 +127,21 @@ class Rereader:
         self.is_counting = counting is not None
         self._open: tuple[Position, int, Flow[None]] | None = None
 
-    def after(self, positions: Positions, given: int) -> Any:
-        """Return the position after `given` items, or the error of taking it."""
-        place, position = positions.noted(given)
-        return position if place == given else try_snapshot(self._at(positions, given))
+    def after(self, positions: Positions, count: int) -> Any:
+        """Return the position after `count` items, or the error of taking it."""
+        counted, position = positions.noted(count)
+        return position if counted == count else try_snapshot(self._at(positions, count))
 
-    def _at(self, positions: Positions, given: int) -> Flow[Any]:
-        """Return a flow that has yielded `given` items."""
-        place, found = positions.noted(given)
+    def _at(self, positions: Positions, count: int) -> Flow[Any]:
+        """Return a flow that has yielded `count` items."""
+        counted, found = positions.noted(count)
         start = raise_or_position(found)
         opened, self._open = self._open, None  # so that an interrupt leaves none half read
-        if opened is None or opened[0] is not start or opened[1] > given:
-            opened = start, place, self._flow(start, positions.recorded)
+        if opened is None or opened[0] is not start or opened[1] > count:
+            opened = start, counted, self._flow(start, positions.recorded)
         _, passed, flow = opened
-        pass_over(flow, given - passed)
-        self._open = start, given, flow
+        pass_over(flow, count - passed)
+        self._open = start, count, flow
         return flow
 
     def _flow(self, start: Position, recorded: Any) -> Flow[None]:

@@ -120,10 +120,10 @@ def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
         if sizer.fixed and layers.depth:  # an input may have as many outputs as a file has rows
             sizer.size = 1
         position, _ = without_marks(position)
-        place = layers.place(position)
+        anchor = layers.anchor(position)
         while True:
-            count, place, passed = sizer.next(skip, place)
-            after = layers.begin(place)
+            count, anchor, passed = sizer.next(skip, anchor)
+            after = layers.begin(anchor)
             if passed:
                 yield Task(
                     ItemRun(position, passed, sizer.most, in_parts), passed, after, is_run=True

@@ -15,7 +15,7 @@ from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
-from lazyckpt.executors.plan.positions import Places, Rereader, raise_or_position
+from lazyckpt.executors.plan.positions import ItemPositions, Rereader, raise_or_position
 from lazyckpt.executors.plan.reading import Reading
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
@@ -141,8 +141,8 @@ class Task(NamedTuple):
     Attributes:
         payload: The task as its handler takes it.
         size: Number of items; for a run, the number of inputs.
-        after: The position after the task; None if `places` or the outcome has it.
-        places: The positions of its items; None if the outcome has them.
+        after: The position after the task; None if `item_positions` or the outcome has it.
+        item_positions: The positions of its items; None if the outcome has them.
         skipped: The records skipped among the items to map, as in `Outcome`.
         is_run: If True, this is a part of a run or the end of runs. The records skipped in a
             run are numbered from 0.
@@ -152,7 +152,7 @@ class Task(NamedTuple):
     payload: Any
     size: int = 0
     after: Position = None
-    places: Places | None = None
+    item_positions: ItemPositions | None = None
     skipped: Sequence[tuple[int, SkipRecord]] = ()
     is_run: bool = False
     seconds: float = 0.0
@@ -175,7 +175,7 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
         while True:
             count, after, passed = sizer.next(skip, position)
             if passed:
-                yield Task((position, passed), passed, after, Places(_after(skip, position)))
+                yield Task((position, passed), passed, after, ItemPositions(_after(skip, position)))
             if passed < count:
                 yield Task(None, after=after)
                 return
@@ -209,13 +209,13 @@ def pointwise_tasks(
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         before = _upstream_position(calls, position)
-        has_place = before is not position  # one of the stages has its own position
+        owns_part = before is not position  # one of the stages has its own position
         origin = upstream.epoch(before), upstream.share
         reading = Reading(
             upstream.flow(before),
             log,
             is_counted=rereader.is_counting,
-            has_befores=not (rereader.is_counting or has_place),
+            has_befores=not (rereader.is_counting or owns_part),
             is_strict=True,
         )
         while True:
@@ -242,8 +242,8 @@ def pointwise_tasks(
             assert skip is not None
             if items:
                 payload, size = (position, origin, items), len(items)
-                places = Places(_after(skip, position), positions.before)
-                yield Task(payload, size, None, places, skipped, seconds=seconds)
+                item_positions = ItemPositions(_after(skip, position), positions.before)
+                yield Task(payload, size, None, item_positions, skipped, seconds=seconds)
                 skipped = []
             if error is not None:
                 try:
@@ -283,7 +283,7 @@ class LoggingItems(Iterator[Any]):
 
 
 def _after(skip: Skip, start: Position) -> Callable[[int], Position]:
-    return lambda given: skip(start, given)[0]
+    return lambda count: skip(start, count)[0]
 
 
 def _upstream_position(calls: tuple[Call, ...], position: Position) -> Position:

@@ -104,7 +104,7 @@ def _let_go(workers: list[WorkerProcess]) -> None:
 def _poll(
     workers: Mapping[int, WorkerProcess], seconds: float = 0.0, awaited: WorkerProcess | None = None
 ) -> list[tuple[int, int]]:
-    """Wait until a worker has sent data or can receive; for others than `awaited`, only the latter.
+    """Wait until a worker has sent data or can receive some; with `awaited`, only its data count.
 
     Returns:
         Pairs of a file descriptor and its events.

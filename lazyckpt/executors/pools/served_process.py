@@ -1,4 +1,4 @@
-"""Worker processes that a server starts, as their consumer sees them."""
+"""The consumer's side of worker processes that a server starts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _Server:
                 os.waitpid(self._pid, 0)
 
 
-_servers: list[_Server] = []  # of this process: at most one
+_servers: list[_Server] = []  # at most one per process
 _hanging: list[_Server] = []  # servers in which a module that they import hangs
 _lock = threading.RLock()  # a signal handler may start workers too
 
@@ -185,7 +185,7 @@ class ServedProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """Its exit code as multiprocessing has it; None if that isn't known."""
+        """Its exit code, in the form of multiprocessing; None if unknown."""
         self._wait(0)
         return self._news.get(ENDED)
 

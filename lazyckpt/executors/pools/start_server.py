@@ -1,10 +1,11 @@
-"""A server that starts worker processes; it is a new process, and has imported what they need.
+"""A server that starts worker processes. It is a new interpreter with the modules that they need.
 
-It forks them, so a worker starts in milliseconds, but clean: the server has one thread, and
-nothing of the consumer's locks, threads and open files. `served_process` is the consumer's side.
+The server forks workers, so they start within milliseconds. They start clean, because the server
+has a single thread and none of the consumer's locks and open files. `served_process` is the
+consumer's side.
 
-A request is one byte, with the files of the worker. Through the worker's `status` socket the
-server sends the number of its process, then its exit code.
+A request is one byte and the file descriptors of the worker. The server replies through the
+worker's `status` socket: first with the process ID, later with the exit code.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
 
 
 def _has_threads() -> bool:
-    """Return whether modules have started threads that don't stop for a fork, unlike OpenBLAS."""
+    """Return whether modules have started threads that keep running during a fork."""
     number = os.fork()
     if not number:
         os._exit(0)
@@ -105,14 +106,14 @@ def _has_threads() -> bool:
 
 
 def work_alone(files: Sequence[int]) -> None:
-    """Be a worker in a process that was spawned."""
+    """Run a worker in this process, which was spawned for it."""
     _ignore_interrupts()
     shared_surroundings(Files(*files).content).enter()
     _work(Files(*files))
 
 
 def _work(files: Files) -> None:
-    """Be a worker, and end this process."""
+    """Run a worker, then end this process."""
     code = 1
     try:
         os.dup2(files.output, 1)
@@ -132,7 +133,7 @@ def _work(files: Files) -> None:
 
 
 def _reap(workers: dict[int, int]) -> None:
-    """Tell the exit codes of workers that have ended."""
+    """Send the exit codes of workers that have ended."""
     for number in list(workers):
         ended, status = os.waitpid(number, os.WNOHANG)
         if ended:
@@ -141,7 +142,7 @@ def _reap(workers: dict[int, int]) -> None:
 
 
 def _tell(status: int, kind: int, number: int) -> None:
-    with suppress(OSError):  # the consumer no longer wants to know
+    with suppress(OSError):  # the consumer has hung up
         os.write(status, NEWS.pack(kind, number))
 
 

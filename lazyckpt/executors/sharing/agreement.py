@@ -19,8 +19,8 @@ from lazyckpt.executors.sharing.outcomes import KEY_BYTES
 
 T = TypeVar("T")
 
-_SAMPLES = 256  # items of data in memory that are compared; of others, which may be slow
-_FEW = 4
+_SAMPLES = 256  # items compared, of data in memory
+_FEW = 4  # the same, of other data, which may be slow
 
 
 def told_of(chain: Chain, chunk_size: int) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def opening_of(
     begin: Callable[[Mapping[str, Any]], None],
     more: Mapping[str, Any] = {},
 ) -> Machine[T]:
-    """Return a machine whose flows begin on all ranks together; `begin` is told the position."""
+    """Return a machine whose flows begin on all ranks together: `begin` receives the position."""
     told = {**told_of(chain, pool.chunk_size), **more}
 
     def flow(position: Position) -> Flow[T]:
@@ -50,7 +50,7 @@ def opening_of(
 def common_key(
     handlers: Sequence[Handler], handler: int, payload: Any, more: Sequence[Any] = ()
 ) -> bytes | None:
-    """Return the key of a task, the same on all ranks and unique; None if it is one rank's own."""
+    """Return the unique key of a task, equal on all ranks; None for a task of one rank."""
     if handlers[handler].share(payload).ranks > 1:
         return None
     position, *rest = handlers[handler].name(payload)
@@ -72,7 +72,7 @@ def _stages(chain: Chain, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _sampled(data: Any) -> str:
-    """Return a digest of some items, evenly spread, of data that can be indexed."""
+    """Return a digest of evenly spaced items of data that can be indexed."""
     if isinstance(data, (str, bytes)) or not (
         hasattr(data, "__getitem__") and hasattr(data, "__len__")
     ):

@@ -22,7 +22,7 @@ from lazyckpt.executors.sharing.pool import SharedPool
 
 P = TypeVar("P", bound=WorkerPool)
 
-_LINGER = 5.0  # seconds that a process which reads has to tell the others that it leaves
+_LINGER = 5.0  # seconds for a reading process to announce that it leaves
 
 
 class SharedExecutor(PoolExecutor):
@@ -61,7 +61,7 @@ class SharedExecutor(PoolExecutor):
         segments = self.spec.split(chain)
         is_divided = len(segments) == 1 and segments[0].kind == "chunks"
         if is_divided or (self.arguments["meeting"].nodes and _by_node().shard_of(chain) is None):
-            return self.inner.open(chain, gate)  # each rank makes its own items
+            return self.inner.open(chain, gate)  # each rank computes its own items
         return super().open(chain, gate)
 
     def driven(
@@ -110,7 +110,7 @@ def check_dealt(chain: Chain, name: str, other: str) -> None:
 
 
 def is_dealt(chain: Chain) -> bool:
-    """Return whether a stage says which rank this is, even if there is only one."""
+    """Return whether a stage has the arguments of `shard`, even for a single rank."""
     inner = any(is_dealt(each) for call in chain.calls for each in call.chains)
     return inner or any("num_shards" in call.arguments for call in chain.calls)
 

@@ -16,11 +16,11 @@ from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.futures import RemoteTask, run_task
 from lazyckpt.executors.sharing.meeting import differing
 
-BEAT = 1.0  # seconds between two signs of life
-_SILENT = 5.0  # seconds after which a process is taken for dead whose place another one wants
-_SETTLED = 1.0  # seconds after which ranks that all wait, for different things, are told so
-_KEPT = 4  # outcomes for each worker that some rank has still to take
-_IDLE = 2.0  # seconds that it waits for ranks which begin anew
+BEAT = 1.0  # seconds between two reports that a process is alive
+_SILENT = 5.0  # seconds without a report after which a new process may replace one
+_SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
+_KEPT = 4  # outcomes per worker that some rank hasn't taken yet
+_IDLE = 2.0  # seconds to wait for ranks that begin again
 
 
 def make(run: str, handler: int, payload: Any, serialized: bytes) -> tuple[Message, bytes]:
@@ -30,7 +30,7 @@ def make(run: str, handler: int, payload: Any, serialized: bytes) -> tuple[Messa
 
 
 def _digest(outcome: Outcome) -> bytes:
-    """Return a digest of the parts of an outcome that a second try must reproduce."""
+    """Return a digest of the parts of an outcome that each try must reproduce."""
     error = outcome.failure and outcome.failure.error
     plain = outcome._replace(failure=None, seconds=0.0, item_bytes=0.0, timings=None)
     frame, buffers = send_outcome(plain, this_process(), serialize)
@@ -45,10 +45,10 @@ class Member(NamedTuple):
     """One rank in one opening.
 
     Attributes:
-        reader: A name, new in each opening.
-        process: A name of its process.
-        rank: Its number.
-        size: The number of ranks.
+        reader: Its name, a new one per opening.
+        process: Name of its process.
+        rank: Number of the rank.
+        size: Number of ranks.
     """
 
     reader: str
@@ -62,8 +62,8 @@ class Making(NamedTuple):
 
     Attributes:
         serialized: The pickled handlers.
-        workers: The number of tasks under way.
-        timeout: Seconds that a task may take.
+        workers: Number of tasks to run in parallel.
+        timeout: Time limit of a task, in seconds.
         patience: Seconds to wait for ranks.
         options: Ray's options for the tasks.
     """
@@ -79,11 +79,12 @@ class _Task:
     """A task of all ranks.
 
     Attributes:
-        left: The readers that have not yet taken its outcome.
-        asked: The readers that have asked for it.
-        made: The answer to them: a reference to the outcome and its try, or an error.
-        tries: The number of tries.
-        digest: The digest of its outcome.
+        left: The readers that haven't taken its outcome yet.
+        asked: The readers that have requested it.
+        made: The answer to requests: a reference to the outcome with the number of its try, or
+            an error.
+        tries: Number of tries.
+        digest: Digest of its outcome.
     """
 
     def __init__(self, handler: int, payload: Any, left: Iterable[str]) -> None:
@@ -101,9 +102,9 @@ class _Opening:
         told: The settings that are equal on all ranks.
         members: The ranks that have joined, by the names of their readers.
         begun: Done once all ranks have joined.
-        taken: The number of outcomes that each reader has taken.
-        tasks: The tasks whose outcome some rank has not yet taken.
-        waiting: The tasks among them that have not started.
+        taken: Number of outcomes that each reader has taken.
+        tasks: The tasks whose outcome some rank hasn't taken yet.
+        waiting: The tasks among them that haven't started.
     """
 
     def __init__(self, told: Mapping[str, Any]) -> None:
@@ -131,7 +132,7 @@ class _Opening:
         self.begun.set_result(None)
 
     def ask(self, reader: str, key: bytes, tries: int, handler: int, payload: Any) -> _Task:
-        """Return the task with a key, and retry it if the outcome of try `tries` is lost."""
+        """Return the task with a key; run it again if the outcome of try `tries` was lost."""
         task = self.tasks.get(key)
         if task is None:
             task = self.tasks[key] = self.waiting[key] = _Task(handler, payload, self.members)
@@ -142,7 +143,7 @@ class _Opening:
         return task
 
     def let_go(self, reader: str, taken: Iterable[bytes], unwanted: Iterable[bytes]) -> None:
-        """Note the tasks that a reader has taken, and those that no reader needs any more."""
+        """Note the outcomes that a reader has taken, and those that it doesn't need."""
         for key in taken:
             self.taken[reader] = self.taken.get(reader, 0) + 1
             if (task := self.tasks.get(key)) is not None:
@@ -170,7 +171,7 @@ class _Opening:
         return {each for each in self.members if self.taken.get(each, 0) == least}
 
     def go_on(self) -> None:
-        """Start requested tasks, up to the number that is kept, and any that the slowest need."""
+        """Start requested tasks: as many as may be kept, and all that the slowest readers need."""
         assert self.making is not None
         slowest, most = self.slowest(), _KEPT * self.making.workers
         for key, task in list(self.waiting.items()):
@@ -208,7 +209,7 @@ class _Opening:
         answered.set_result(found)
 
     def fail(self, error: Exception) -> None:
-        """Answer requests for tasks that have not started with an error."""
+        """Answer requests for tasks that haven't started with an error."""
         for task in self.waiting.values():
             task.made.set_result(error)
         self.waiting.clear()
@@ -283,7 +284,7 @@ class Keeper:
         Args:
             reader: The reader that asks.
             key: The key of the task.
-            tries: The try whose outcome was lost; 0 if none was.
+            tries: Number of the try whose outcome was lost; 0 if none was.
             task: The handler and payload of the task.
             gone: The keys of outcomes that the reader has taken, and of those that it doesn't need.
         """
@@ -327,7 +328,7 @@ class Keeper:
         ]
 
     async def _has_rival(self, member: Member) -> bool:
-        """Return whether a living process has this rank already; forget processes that are dead."""
+        """Return whether a live process has this rank already; forget processes that are silent."""
         begun = monotonic()
         while rivals := self._rivals(member):
             if any(self._heard[each.process] > begun for each in rivals):
@@ -343,7 +344,7 @@ class Keeper:
         return f"{rival.process} reads part {rival.rank} under this name"
 
     def _tell_difference(self) -> None:
-        """If all ranks wait, each once, tell them how they differ."""
+        """If every rank waits in one gathering or another, report how the gatherings differ."""
         waiting = list(self._gathering.values())
         ranks = [rank for each in waiting for rank in each.ranks]
         sizes = [each.size for opening in waiting for each in opening.members.values()]
@@ -360,8 +361,8 @@ class Keeper:
             opening.begun.set_result(error)
 
     async def _look_after(self, patience: float) -> None:
-        """Tell waiting ranks which ranks are lost, until all have left or are lost."""
-        last = monotonic()  # when a rank was there
+        """Report lost ranks to those that wait for them, until all have left or are lost."""
+        last = monotonic()  # when there was a rank
         while monotonic() - last < _IDLE:
             await asyncio.sleep(BEAT)
             now = monotonic()

@@ -25,18 +25,18 @@ from lazyckpt.executors.sharing.agreement import common_key, opening_of
 from lazyckpt.executors.sharing.keeper import BEAT, Keeper, Making, Member, make
 
 T = TypeVar("T")
-_TICK = 0.25  # seconds between two looks
+_TICK = 0.25  # seconds between two checks
 _PATIENCE = 60.0  # seconds to wait for other ranks, and for the keeper, if there is no timeout
-_LINGER = 5.0  # seconds to tell the keeper that this rank leaves
+_LINGER = 5.0  # seconds for the message that this rank leaves
 
 
 class KeptPool(FuturesPool):
     """Tasks for Ray's workers: the common tasks through the keeper, and this rank's own.
 
     The keeper is an actor whose name all ranks know. The first rank that reaches a common task
-    has it started. All ranks get a reference to the same outcome, and the keeper drops it once
-    they have taken it. Each flow through the pipeline is an opening: all ranks begin it at the same
-    position.
+    requests it, and the keeper starts it. All ranks get a reference to the same outcome, which the
+    keeper drops once they have taken it. Each flow through the pipeline is an opening, which all
+    ranks begin at the same position.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class KeptPool(FuturesPool):
         self._handlers_ref: Any = None
         self._keeper: Any = None
         self._reader: str | None = None
-        self._heard = 0.0  # when the keeper has answered last
+        self._heard = 0.0  # when the keeper last answered
         self._gone: tuple[list[bytes], list[bytes]] = ([], [])
 
     # Openings.
@@ -115,7 +115,7 @@ class KeptPool(FuturesPool):
         thread.start()
 
     def _find_keeper(self) -> Any:
-        """Find the keeper of the name, or start it on this node, detached."""
+        """Find the keeper by its name, or start a detached one on this node."""
         scheduling = import_module("ray.util.scheduling_strategies")
         here = self._ray.get_runtime_context().get_node_id()
         options = {
@@ -127,7 +127,7 @@ class KeptPool(FuturesPool):
 
     def _beat(self, keeper: Any, reader: str, process: str) -> None:
         while self._reader == reader and self._ray.is_initialized():
-            with suppress(Exception):  # whoever waits for it learns that it has died
+            with suppress(Exception):  # ranks that wait for it get an error
                 beat: Future[None] = keeper.beat.remote(process).future()
                 beat.add_done_callback(self._hear)
             sleep(BEAT)
@@ -166,7 +166,7 @@ class KeptPool(FuturesPool):
         tries: int,
         gone: tuple[Any, Any] = ((), ()),
     ) -> None:
-        """Ask the keeper for a task; a second time if the outcome of try `tries` is lost."""
+        """Request a task from the keeper; after a loss, with the number of the lost try."""
         task = (job.handler, job.payload)
         asked: Future[Any] = self._keeper.ask.remote(reader, job.key, tries, task, gone).future()
         asked.add_done_callback(partial(self._answered, reader, job, future))
@@ -247,7 +247,7 @@ class KeptPool(FuturesPool):
         reader, self._reader, self._handlers_ref = self._reader, None, None
         super()._end()
         if reader is not None and self._ray.is_initialized():
-            with suppress(Exception):  # it's gone already
+            with suppress(Exception):  # it has ended already
                 self._ray.wait([self._keeper.leave.remote(reader)], timeout=_LINGER)
 
     def forget(self) -> None:

@@ -20,9 +20,9 @@ class Role(NamedTuple):
     """The part of a rank in the work that ranks share.
 
     Attributes:
-        leader: The rank that reads for it; itself, if it reads.
+        leader: The rank that reads for this one; its own number if it reads itself.
         followers: The ranks that it reads for.
-        makers: The ranks that do the common tasks: those that read.
+        makers: The ranks that read, and so do the common tasks.
     """
 
     leader: int
@@ -30,7 +30,7 @@ class Role(NamedTuple):
     makers: tuple[int, ...]
 
     def peers(self, rank: int) -> list[int]:
-        """Return the ranks to which a rank in this role is connected, in order."""
+        """Return the ranks that a rank with this role is connected to, in order."""
         if self.leader != rank:
             return [self.leader]
         return sorted({*self.makers, *self.followers} - {rank})
@@ -45,9 +45,9 @@ def role_of(rank: int, size: int, nodes: Nodes) -> Role:
 
 
 class Link(Protocol):
-    """A connection of this rank with others.
+    """The connections of this rank to other ranks.
 
-    The messages of a rank arrive whole, once, and in order.
+    Messages from a rank arrive whole, exactly once, and in order.
 
     Attributes:
         rank: The number of this rank.
@@ -58,7 +58,7 @@ class Link(Protocol):
     makers: Sequence[int]
 
     def open(self, receive: Receive, leave: Leave) -> None:
-        """Begin to receive."""
+        """Start to receive messages."""
 
     def post(self, message: bytes) -> None:
         """Send a message to all other makers, without waiting."""
@@ -67,18 +67,18 @@ class Link(Protocol):
         """Send a message to one rank, without waiting."""
 
     def silence(self, rank: int) -> float:
-        """Return the seconds since a rank was last heard."""
+        """Return the seconds since the last message from a rank."""
 
     def close(self) -> None:
         """Send all posted messages, announce that this rank leaves, and disconnect. Idempotent."""
 
 
 class Meeting(Protocol):
-    """A place where the ranks that share work find each other.
+    """A way for the ranks that share work to find each other.
 
     Attributes:
         rank: The number of this rank.
-        nodes: The ranks of each node, if only one of them reads.
+        nodes: The ranks of each node, if one rank per node reads.
         role: The role of this rank.
     """
 

@@ -16,21 +16,21 @@ from lazyckpt.executors.sharing.link import Nodes, Role, role_of
 from lazyckpt.executors.sharing.mesh import Mesh
 from lazyckpt.executors.sharing.wire import prove, read_json, send_json
 
-_SETTLED = 1.0  # seconds after which ranks that all wait, for different things, are told so
-_GREETING = 10.0  # seconds that a connection has to say who it is
+_SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
+_GREETING = 10.0  # time limit of a new connection for its first message, in seconds
 
 
 class SocketMeeting(NamedTuple):
     """A meeting at the address of one of the ranks.
 
     Attributes:
-        host: The host of that address.
-        port: Its port.
+        host: Host of the address.
+        port: Port of the address.
         secret: Bytes that only the ranks know.
         rank: The number of this rank.
         size: The number of ranks.
         timeout: Seconds to wait for all ranks.
-        nodes: The ranks of each node, if only one of them reads.
+        nodes: The ranks of each node, if one rank per node reads.
     """
 
     host: str
@@ -77,7 +77,7 @@ class SocketMeeting(NamedTuple):
     def _connected(
         self, mine: socket.socket, addresses: list[list[Any]], deadline: float
     ) -> dict[int, socket.socket]:
-        """Connect to all peers: each rank calls the ranks before it; the rest call it."""
+        """Connect to all peers: to those before this rank, and from those after it."""
         found: dict[int, socket.socket] = {}
         peers = self.role.peers(self.rank)
         try:
@@ -95,7 +95,7 @@ class SocketMeeting(NamedTuple):
                     prove(peer, self.secret, calls=False)
                     found[int(read_json(peer))] = peer
                 except (OSError, ValueError, PipelineError):
-                    peer.close()  # a stranger, or a rank that is gone, which others will tell
+                    peer.close()  # a stranger, or a rank that is lost, which its peers notice
         except BaseException:
             for peer in found.values():
                 peer.close()
@@ -112,8 +112,8 @@ class _Gathering:
 
     Attributes:
         told: The settings that are equal on these ranks.
-        addresses: The address of each rank.
-        answer: The final answer to all of them.
+        addresses: Address of each rank.
+        answer: The final answer to all of these ranks.
     """
 
     def __init__(self, told: Mapping[str, Any]) -> None:
@@ -183,7 +183,7 @@ class MeetingPlace:
             return gathering.answer
 
     def _tell_difference(self) -> None:
-        """If all ranks wait, each once, tell them how they differ."""
+        """If every rank waits in one gathering or another, report how the gatherings differ."""
         waiting = [*self._gatherings.values()]
         counts = Counter(rank for each in waiting for rank in each.addresses)
         if len(waiting) < 2 or len(counts) < self._size or set(counts.values()) != {1}:

@@ -17,8 +17,8 @@ from lazyckpt.executors.sharing.link import Leave, Receive
 
 _SIZE = struct.Struct("=Q")
 _ALIVE, _LEAVES = 0, (1 << 64) - 1  # in place of a size
-_BEAT = 1.0  # seconds between two signs of life
-_LINGER = 2.0  # seconds to send what is left when it closes
+_BEAT = 1.0  # seconds between two messages that this rank is alive
+_LINGER = 2.0  # seconds to send waiting messages when it closes
 _AT_ONCE = 1 << 20  # bytes to read from one rank before others have their turn
 
 

@@ -26,9 +26,9 @@ class Loss(NamedTuple):
 
     Attributes:
         failure: The error to raise.
-        made: The number of items that it had made, if known.
-        called: The watched call that was under way, if any.
-        lost: The fate of the worker, in a few words.
+        made: Number of items that the worker had computed, if known.
+        called: The watched call in progress, if there was one.
+        lost: A short description of the worker's end.
     """
 
     failure: Failure
@@ -43,7 +43,7 @@ class Loss(NamedTuple):
 
 
 def packed(key: bytes, found: Outcome | Loss) -> bytes:
-    """Return a task's outcome as a message: a copy, which nothing changes any more."""
+    """Return a task's outcome as a message: a copy, which later changes don't affect."""
     if isinstance(found, Loss):
         found = found._replace(failure=picklable_failure(found.failure, this_process()))
         frame, buffers = serialize(found)
@@ -60,7 +60,7 @@ def key_of(message: memoryview) -> bytes:
 
 
 class Packed(NamedTuple):
-    """An outcome that came in a message. Opening it may raise the errors of unpickling."""
+    """An outcome from a message. Opening it may raise errors of unpickling."""
 
     message: memoryview
 
@@ -83,7 +83,7 @@ def _writable(buffer: memoryview) -> Any:
 
 
 def outcome_of(message: memoryview) -> Outcome | Loss:
-    """Return the outcome in a message, or one that says why it can't be unpickled here."""
+    """Return the outcome in a message, or a failure if it can't be unpickled here."""
     found = opened(Packed(message))
     assert isinstance(found, (Outcome, Loss))
     return found

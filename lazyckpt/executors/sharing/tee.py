@@ -19,8 +19,8 @@ from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
-_READ_SECONDS = 10e-3  # for items at a time, since each time wakes all ranks
-_TICK = 0.25  # seconds between two signs of life of a rank that waits
+_READ_SECONDS = 10e-3  # time to read per turn, since each turn wakes all ranks
+_TICK = 0.25  # seconds between two messages that a waiting rank is alive
 
 
 class _Held(NamedTuple):

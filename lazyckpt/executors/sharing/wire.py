@@ -17,7 +17,7 @@ _MOST = 1 << 24  # bytes of a message
 
 
 def prove(sock: socket.socket, secret: bytes, *, calls: bool) -> None:
-    """Have both sides prove that they know the secret: each signs a challenge of the other.
+    """Prove to each other that both sides know the secret: each signs the other's challenge.
 
     Raises:
         PipelineError: The other side doesn't know it, or isn't one of ours.

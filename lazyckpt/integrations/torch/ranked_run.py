@@ -46,10 +46,10 @@ class Agreement(NamedTuple):
 class RankedRun(Generic[T]):
     """A run on each rank; all ranks end their epochs at the same step.
 
-    Each rank computes a few items ahead and tells the others how many it has. The least of these
-    numbers is the number of steps that all ranks can do. Items that a rank has left at the end of
-    an epoch come first in the next one. An epoch ends when the first rank reaches its end; the rank
-    that is furthest ahead determines which epoch it is.
+    Each rank computes a few items ahead and reports their number to the others. The smallest of
+    these numbers is the number of steps that all ranks can do. Items that a rank has left at the
+    end of an epoch come first in the next one. An epoch ends when the first rank reaches its end;
+    the rank that is furthest ahead determines which epoch it is.
 
     In an agreement all ranks learn the states of all, so a replaced rank gets its position from the
     others.

@@ -84,7 +84,7 @@ def test_sq24_unbatch(items: list[int], k: int, cut: int) -> None:
     seen = list(islice(run, cut))
     assert seen + list(lz.run(pipeline, run.state.to_json())) == items
     assert list(pickle.loads(pickle.dumps(pipeline))) == items
-    assert [lz.trace(pipeline, n)[0].place for n in range(len(items))] == [*range(len(items))]
+    assert [lz.trace(pipeline, n)[0].index for n in range(len(items))] == [*range(len(items))]
 
 
 def test_sq24_each_batch_is_made_once_and_wrong_sizes_are_told() -> None:

@@ -1,4 +1,4 @@
-"""Draws the picture of the README: `python -m tests.world.browser.pictures`."""
+"""Draws the pictures of the README, light and dark: `python -m tests.world.browser.pictures`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.pages import NOTEBOOKS
 from tests.world.browser.chromium import chromium
 from tests.world.browser.pages import bare
 
-PICTURE = NOTEBOOKS / "images" / "pipeline.png"
+IMAGES = NOTEBOOKS / "images"
+LOSSES = IMAGES / "loss-curves.png"  # of a notebook
+FILTER = "filter:invert(1) hue-rotate(180deg)"  # as in the style sheet of the pages
 
 
 def read_lines(path: str) -> list[str]:
@@ -36,14 +38,19 @@ def pipeline() -> lz.Pipeline[Any]:
 
 
 def main() -> None:
-    picture = pipeline()._repr_html_()
-    page = bare(f'<div style="width:1240px;padding:4px 8px">{picture}</div>', dark=False)
+    picture = f'<div style="width:1240px;padding:4px 8px">{pipeline()._repr_html_()}</div>'
+    losses = f'<img style="display:block;{FILTER}" src="{LOSSES.as_uri()}">'
     with TemporaryDirectory() as folder, chromium() as browser:
         file = Path(folder) / "page.html"
-        file.write_text(page, "utf-8")
-        browser.open(file.as_uri(), width=1280, dark=False, scale=2)
-        browser.screenshot(PICTURE, "body > div")
-    print(f"{PICTURE}: {PICTURE.stat().st_size:,} bytes")
+        for name, shown, selector, dark, scale in (
+            ("pipeline.png", picture, "body > div", False, 2),
+            ("pipeline-dark.png", picture, "body > div", True, 2),
+            ("loss-curves-dark.png", losses, "img", True, 1),
+        ):
+            file.write_text(bare(shown, dark=dark), "utf-8")
+            browser.open(file.as_uri(), width=1280, dark=dark, scale=scale)
+            browser.screenshot(IMAGES / name, selector)
+            print(f"{name}: {(IMAGES / name).stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

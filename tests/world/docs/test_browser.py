@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
+from matplotlib.image import imread
 
 from tests.helpers import until
 from tests.world.browser.chromium import Browser
@@ -65,6 +66,24 @@ def test_what_does_not_fit_is_noticed(browser: Browser, tmp_path: Path) -> None:
     assert wide == "the page is too wide"
     assert beyond.startswith("beyond the edge: <p")
     assert faint.startswith("contrast 2.3")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_picture_has_the_ground_of_its_page(
+    browser: Browser, address: str, site: Path, tmp_path: Path, dark: bool
+) -> None:
+    """At each corner of its first PNG picture, a page looks as it does next to it."""
+    shown, selector = 0, 'article img[src$=".png"]'
+    for name in pages(site):
+        browser.open(f"{address}/{name}.html", width=800, dark=dark)
+        if browser.asked(f"return document.querySelector('{selector}') === null;"):
+            continue
+        shown += 1
+        browser.screenshot(tmp_path / "picture.png", selector)
+        picture = imread(tmp_path / "picture.png")[..., :3]
+        corners = picture[2:-2:, 2:-2][[0, 0, -1, -1], [0, -1, 0, -1]]
+        assert (corners.max() < 0.15) if dark else (corners.min() > 0.95), name
+    assert shown > 10
 
 
 # The last row of the longest table is at the bottom of the window, and its head above it.
