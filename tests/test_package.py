@@ -122,6 +122,18 @@ def test_each_room_imports_from_the_rooms_before_it() -> None:
             assert inside or room(other) < room(mine), f"{mine} imports {other}"
 
 
+def test_no_two_folders_import_each_other() -> None:
+    files = ROOT.rglob("*.py")
+    edges = {(file.parent, folder_of(name)) for file in files for name in imported(file)}
+    both = {(a, b) for a, b in edges if a != b and (b, a) in edges}
+    assert not {pair for pair in both if ROOT not in pair}  # ROOMS has the modules in ROOT
+
+
+def folder_of(name: str) -> Path:
+    path = ROOT.parent.joinpath(*name.split("."))
+    return path if path.is_dir() else path.parent
+
+
 NAMELESS = [
     "core",
     "state",
