@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lazyckpt import io as io
     from lazyckpt import types as types
     from lazyckpt.combinators.add_cu_seqlens import add_cu_seqlens
-    from lazyckpt.combinators.batch import batch, stack
+    from lazyckpt.combinators.batch import batch
     from lazyckpt.combinators.block_shuffle import block_shuffle
     from lazyckpt.combinators.bucket_batch import bucket_batch
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.lanes import lanes
     from lazyckpt.combinators.local_shuffle import local_shuffle
     from lazyckpt.combinators.lru_cache import lru_cache
+    from lazyckpt.combinators.machines.stacking import stack
     from lazyckpt.combinators.map import map, starmap, tap
     from lazyckpt.combinators.mix import mix, mix_counts
     from lazyckpt.combinators.multiplex import multiplex
@@ -229,7 +230,7 @@ __all__ = [
 
 _MODULES = {  # imported when one of its names is first used
     "combinators.add_cu_seqlens": "add_cu_seqlens",
-    "combinators.batch": "batch stack",
+    "combinators.batch": "batch",
     "combinators.block_shuffle": "block_shuffle",
     "combinators.bucket_batch": "bucket_batch",
     "combinators.bucket_by_boundaries": "bucket_by_boundaries",
@@ -250,6 +251,7 @@ _MODULES = {  # imported when one of its names is first used
     "combinators.lanes": "lanes",
     "combinators.take_tokens": "take_tokens",
     "combinators.local_shuffle": "local_shuffle",
+    "combinators.machines.stacking": "stack",
     "combinators.map": "map starmap tap",
     "combinators.mix": "mix mix_counts",
     "combinators.multiplex": "multiplex",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lazyckpt.combinators.machines.schedules import Schedule
 from lazyckpt.combinators.plan_packing import PackingPlan
-from lazyckpt.combinators.schedule import Schedule
 from lazyckpt.core.machine import Rank
 from lazyckpt.explanation.explain import ExplainedStage, Explanation
 from lazyckpt.lineage.origins import Origin

@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib.metadata import requires, version
 from pathlib import Path
 from types import FrameType
@@ -120,6 +121,20 @@ def test_each_room_imports_from_the_rooms_before_it() -> None:
         for other in imported(file):
             inside = parts[1] not in SPLIT and other.split(".")[1:2] == [parts[1]]
             assert inside or room(other) < room(mine), f"{mine} imports {other}"
+
+
+def test_no_folder_imports_from_one_that_imports_from_it() -> None:
+    graph: dict[Path, set[Path]] = {}
+    for file in ROOT.rglob("*.py"):
+        found = {folder_of(name) for name in imported(file)} - {file.parent, ROOT}
+        if file.parent != ROOT:  # ROOMS has the modules there
+            graph.setdefault(file.parent, set()).update(found)
+    TopologicalSorter(graph).prepare()  # raises an error if there is a cycle
+
+
+def folder_of(name: str) -> Path:
+    path = ROOT.parent.joinpath(*name.split("."))
+    return path if path.is_dir() else path.parent
 
 
 NAMELESS = [

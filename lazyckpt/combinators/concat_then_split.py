@@ -11,8 +11,8 @@ from lazyckpt.combinators.machines.packing import (
     length_after,
     packed,
     recounted,
-    traced_rows,
 )
+from lazyckpt.combinators.machines.schedules import Schedule, row_length
 from lazyckpt.combinators.machines.token_rows import (
     Features,
     Pad,
@@ -20,7 +20,7 @@ from lazyckpt.combinators.machines.token_rows import (
     padding,
     size_of,
 )
-from lazyckpt.combinators.schedule import Schedule, row_length
+from lazyckpt.combinators.pack import traced_rows
 from lazyckpt.core.checks import boolean, optional
 from lazyckpt.core.content import Entry
 from lazyckpt.core.flow import Position

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast, overload
 
-from lazyckpt.combinators.batch import stack
 from lazyckpt.combinators.flat_map import unstacked
+from lazyckpt.combinators.machines.stacking import stack
 from lazyckpt.core.checks import boolean, function
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import Machine, Rate

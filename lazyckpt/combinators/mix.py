@@ -14,7 +14,7 @@ from lazyckpt.combinators.machines.mixture import (
     has_proportions,
 )
 from lazyckpt.combinators.machines.proportions import Scheduled, weights_of
-from lazyckpt.combinators.schedule import Schedule, known_weights
+from lazyckpt.combinators.machines.schedules import Schedule, known_weights
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, boolean, brief, natural, one_of, optional
 from lazyckpt.core.content import Entries, Entry

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from lazyckpt.combinators.machines.bins import BestFit, FirstFit, binned
 from lazyckpt.combinators.machines.packing import (
     fixed_length,
     length_after,
     recounted,
-    traced_rows,
 )
+from lazyckpt.combinators.machines.schedules import Schedule, row_length
 from lazyckpt.combinators.machines.token_rows import (
     Features,
     Overflow,
@@ -20,13 +23,17 @@ from lazyckpt.combinators.machines.token_rows import (
     overflow_policy,
     padding,
 )
-from lazyckpt.combinators.schedule import Schedule, row_length
+from lazyckpt.combinators.map import map as mapped
+from lazyckpt.core.call import Call
 from lazyckpt.core.checks import Unfit, optional, positive
 from lazyckpt.core.content import Entry, decode
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Stage
+
+_CODES = "which item each token is from"
 
 _CHECKS = {
     "length": row_length,
@@ -65,6 +72,24 @@ def _rebased(
     if isinstance(length, Schedule):
         return (count, given, *[size] * bool(given), *past)
     return (given, *past)
+
+
+def traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
+    """Return the stage on sequences with one more feature: a code of the origins of each token."""
+    known: list[tuple[Any, ...]] = []
+
+    def marked(item: Any) -> Any:
+        value = tracing.plain(item)
+        features = value if isinstance(value, Mapping) else {"tokens": value}
+        sizes = [len(each) for each in map(np.asarray, features.values()) if each.ndim]
+        known.append(tuple(tracing.origins(item)))
+        return {**features, _CODES: np.full(sizes[0], len(known))} if sizes else value
+
+    def found(row: Features) -> Any:
+        codes = [code for code in row.pop(_CODES).tolist() if code]
+        return tracing.traced(row, [origin for code in codes for origin in known[code - 1]])
+
+    return mapped(marked) | Stage((call,)) | mapped(found)
 
 
 REPACKED = Elastic(changes={"length": "here", "num_bins": "here", "pad": "blind"}, rebase=_rebased)

@@ -11,7 +11,6 @@ from lazyckpt.core.checks import Unfit, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.local import seconds
 from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
-from lazyckpt.executors.sharing.executor import check_dealt
 
 
 def submitting(value: Any) -> Any:
@@ -168,6 +167,7 @@ def ray(
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError('ray: the package ray is not installed; pip install "lazyckpt[ray]"')
     if shared is not None:
+        check_dealt = import_module("lazyckpt.executors.sharing.executor").check_dealt
         module = import_module("lazyckpt.executors.sharing.kept_pool")
         start = partial(
             module.KeptPool, name=shared, buffer_size=buffer_size, chunk_size=chunk_size,

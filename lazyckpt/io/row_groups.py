@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.batch import stack
+from lazyckpt.combinators.machines.stacking import stack
 from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import toolz
 
-from lazyckpt.combinators.schedule import known_weights
+from lazyckpt.combinators.machines.schedules import known_weights
 from lazyckpt.core.call import Chain
 from lazyckpt.core.machine import Machine, Share
 from lazyckpt.core.prng import derive, hashed

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.combinators.batch import stack
+from lazyckpt.combinators.machines.stacking import stack
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from toolz import concat
 
 from lazyckpt.combinators.machines.packing import Placed, Read, length_after, packed
+from lazyckpt.combinators.machines.schedules import Schedule
 from lazyckpt.combinators.machines.token_rows import (
     Features,
     Overflow,
@@ -18,7 +19,6 @@ from lazyckpt.combinators.machines.token_rows import (
     cut_to_fit,
     size_of,
 )
-from lazyckpt.combinators.schedule import Schedule
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.errors import SourceChanged

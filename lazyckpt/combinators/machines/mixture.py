@@ -20,8 +20,8 @@ from lazyckpt.combinators.machines.proportions import (
     Weights,
     random_choices,
 )
-from lazyckpt.combinators.repeat import repeated
-from lazyckpt.combinators.schedule import Schedule, known_weights
+from lazyckpt.combinators.machines.repeated import repeated
+from lazyckpt.combinators.machines.schedules import Schedule, known_weights
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, close_stream, picking
 from lazyckpt.core.machine import EPOCH_BITS, End, Machine, Rate, within

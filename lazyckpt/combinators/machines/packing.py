@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
+from lazyckpt.combinators.machines.schedules import Schedule
 from lazyckpt.combinators.machines.token_rows import Features, Pad, UnfilledRow, filled_row
-from lazyckpt.combinators.map import map as mapped
-from lazyckpt.combinators.schedule import Schedule
-from lazyckpt.core.call import Call
 from lazyckpt.core.checks import Unfit, brief, positive
 from lazyckpt.core.content import Entry, decode
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import Machine, Reread, anchored, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import PipelineError
-from lazyckpt.pipeline import Stage
 
 Placed: TypeAlias = tuple[Position, UnfilledRow]  # a row, and the position after it
-
-_CODES = "which item each token is from"
-
-
-def traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
-    """Return the stage on sequences with one more feature: a code of the origins of each token."""
-    known: list[tuple[Any, ...]] = []
-
-    def marked(item: Any) -> Any:
-        value = tracing.plain(item)
-        features = value if isinstance(value, Mapping) else {"tokens": value}
-        sizes = [len(each) for each in map(np.asarray, features.values()) if each.ndim]
-        known.append(tuple(tracing.origins(item)))
-        return {**features, _CODES: np.full(sizes[0], len(known))} if sizes else value
-
-    def found(row: Features) -> Any:
-        codes = [code for code in row.pop(_CODES).tolist() if code]
-        return tracing.traced(row, [origin for code in codes for origin in known[code - 1]])
-
-    return mapped(marked) | Stage((call,)) | mapped(found)
 
 
 def length_after(name: str, length: int | Schedule[int], rows: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.batch import stack
+from lazyckpt.combinators.machines.stacking import stack
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.checks import brief
 from lazyckpt.core.content import is_reader

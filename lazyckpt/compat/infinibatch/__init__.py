@@ -5,6 +5,7 @@ differences apply everywhere:
 
 - A checkpoint is a dict of JSON values below 1 KB. `setstate` accepts Infinibatch's own checkpoints
   too, and rejects those of a different pipeline.
+- To resume, a shuffle passes over the random numbers drawn before, a few seconds per billion.
 - An iterator built on a second one advances on its own, and leaves the second one where it is.
 - After an exception the next call tries the same item again. Iterators can be pickled.
 

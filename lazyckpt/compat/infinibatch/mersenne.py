@@ -1,15 +1,13 @@
 """`random.Random` at any place in its stream.
 
 A place is (origin, words). The origin is 0 for the stage's own seed, a randomly drawn seed if below
-2**64, else a whole state. Words are the number of 32-bit outputs drawn since.
-
-Haramoto et al., "Efficient jump ahead for F2-linear random number generators", 2008.
+2**64, else a whole state. Words are the number of 32-bit outputs drawn since; passing over a
+billion takes a few seconds.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cache
 from random import Random, SystemRandom
 from typing import Any
 
@@ -19,9 +17,8 @@ from lazyckpt.core.checks import Unfit
 from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
 
-_N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
+_N = 624  # words of a state
 _RAW = 1 << 64  # origins from this number on are whole states
-_FAR = 1 << 22  # words; to skip more, jumping is faster
 _NEAR = 1 << 24  # most words between two states; beyond them a state stores the whole generator
 
 State = tuple[Any, ...]  # a result of `Random.getstate`
@@ -68,54 +65,13 @@ def placed(seed: Seed, origin: int, words: int, spare: float | None = None) -> R
     else:
         whole = origin.to_bytes(4 * _N + 5, "little")[:-1]
         random = restored((3, np.frombuffer(whole, "<u4").tolist(), None))
-    if words > _FAR:
-        random = restored(jumped(random.getstate(), words))
-    else:
-        random.getrandbits(32 * words)
-    return restored((*random.getstate()[:2], spare))
-
-
-def jumped(state: State, words: int) -> State:
-    """Return the state `words` later: apply x**words modulo the characteristic polynomial."""
-    *key, at = state[1]
-    power = 1
-    for bit in f"{words + at - _N:b}":
-        power = _reduced(int(f"{power:b}", 4) << int(bit))  # base 4 spreads the bits
-    packed = np.frombuffer(power.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
-    places = np.flatnonzero(np.unpackbits(packed, bitorder="little"))
-    random, sequence = restored((3, (*key, _N), None)), key
-    for _ in range(_DEGREE // _N + 1):
-        random.getrandbits(32 * _N)
-        sequence += random.getstate()[1][:_N]
-    windows = np.lib.stride_tricks.sliding_window_view(np.array(sequence, np.uint32), _N)
-    result = np.zeros(_N, np.uint32)
-    for some in np.array_split(places, 16):
-        result ^= np.bitwise_xor.reduce(windows[some], axis=0)
-    return 3, (*result.tolist(), _N), None
-
-
-def _reduced(value: int) -> int:
-    mask = (1 << _DEGREE) - 1
-    while high := value >> _DEGREE:
-        value &= mask
-        for exponent in _exponents():
-            value ^= high << exponent
-    return value
-
-
-@cache
-def _exponents() -> list[int]:
-    """Return the exponents of the characteristic polynomial's terms except the first."""
-
-    def times(p: int, degree: int) -> int:
-        return p << degree ^ p << degree - (_N - _M)
-
-    total, power = _A >> 31, times(1, _N)
-    for bit in range(30, -1, -1):
-        total ^= power * (_A >> bit & 1)
-        power = times(power, _N - 1)
-    total ^= power
-    return [exponent for exponent in range(_DEGREE) if total >> exponent & 1]
+    version, (*key, at), _ = random.getstate()
+    twin = np.random.MT19937()  # the same generator; it passes over words without keeping them
+    twin.state = {"bit_generator": "MT19937", "state": {"key": np.array(key, "u4"), "pos": at}}
+    for begun in range(0, words, _NEAR):  # an interrupt may come between two calls
+        twin.random_raw(min(words - begun, _NEAR), output=False)
+    found: Any = twin.state["state"]
+    return restored((version, (*found["key"].tolist(), found["pos"]), spare))
 
 
 def located(start: State, origin: int, words: int, goal: State, limit: float) -> tuple[int, int]:

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lazyckpt.combinators.batch import stack
 from lazyckpt.combinators.enumerate import numbered
+from lazyckpt.combinators.machines.stacking import stack
 from lazyckpt.combinators.machines.turns import Turns
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief

@@ -33,15 +33,12 @@ def test_the_place_after_what_was_drawn(size: int) -> None:
         next(ours)
 
 
-@pytest.mark.parametrize("words", [0, 623, 624, 20_000, 10_000_001, 2**51])
+@pytest.mark.parametrize("words", [0, 623, 624, 20_000, 10_000_001, 2**25 + 1])
 def test_a_resume_goes_to_any_number_of_words(words: int) -> None:
     it = iterators.RandomIterator(5)
     state = lz.State.from_dict(it.getstate())
     before, origin, _, spare = state.position
     it.setstate(state.at((before, origin, words, spare)).to_dict())
-    found = some(it, 400)
-    if words < 2**30:
-        random = Random(5)
-        random.getrandbits(32 * words)
-        assert found == [random.random() for _ in range(400)]
-    assert len(set(found)) == 400
+    random = Random(5)
+    random.getrandbits(32 * words)
+    assert some(it, 400) == [random.random() for _ in range(400)]
