@@ -148,7 +148,7 @@ def _stop(servers: list[_Server]) -> None:
 
 
 def _leave(server: _Server) -> None:
-    """Let the next process start from a new server. Processes of this one go on."""
+    """Let the next process start from a new server. Its workers continue."""
     with _lock:
         if server in _servers:
             _hanging.append(server)
