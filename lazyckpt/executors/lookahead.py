@@ -14,7 +14,7 @@ from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.executors.losses import Losses
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
-from lazyckpt.executors.plan.positions import Rereader, raise_or_position
+from lazyckpt.executors.plan.positions import raise_or_position
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.executors.plan.tasks import (
     CHUNK_BYTES,
@@ -44,7 +44,6 @@ class Work(NamedTuple):
         handler: The number of the workers' handler for this work.
         generate: Generates the tasks from a position on.
         calls: The stages that the tasks run.
-        rereader: Finds the positions that outcomes lack.
         skip_log: Log that counts skipped records once their items are delivered.
         inner_log: Log that records skipped records as their items are yielded.
         share: The tasks' share of the buffer.
@@ -56,7 +55,6 @@ class Work(NamedTuple):
     handler: int
     generate: TaskGenerator
     calls: tuple[Call, ...]
-    rereader: Rereader
     skip_log: SkipLog | None = None
     inner_log: SkipLog | None = None
     share: Share = Share()

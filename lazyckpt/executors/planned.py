@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from itertools import count, zip_longest
+from itertools import count
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.lookahead import Work
-from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machines
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
+from lazyckpt.executors.plan.joins import with_machines
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.runs import RunReader, run_tasks
 from lazyckpt.executors.plan.segments import Segment
@@ -65,45 +65,37 @@ class Plan:
     def machine(
         self,
         segments: list[Segment],
-        recorders: Recorders | None = None,
         share: Share | None = None,
         upstream: Machine[Any] | None = None,
-        behind: tuple[Call, ...] = (),
     ) -> Machine[Any]:
         """Build the machine of segments.
 
         Args:
             segments: The segments.
-            recorders: Record the positions of the pipelines that the first stage joins. Only
-                if no later segment runs in workers, since they would read ahead.
             share: The segments' share of the buffer.
             upstream: The machine of the stages before the segments.
-            behind: Those stages.
         """
         share, machine = share or Share(), upstream
         for segment in segments:
-            calls, joined = self._with_parts(segment, share, recorders)
+            calls, joined = self._with_parts(segment, share)
             below = machine
             for call in calls:
                 machine = call.build(machine)
                 if joined is not None and call is calls[0]:
                     machine = joined.follow(machine, segment.calls[0].build(None))
             assert machine is not None
-            before, behind = behind, behind + segment.calls
             if segment.kind == "local":
                 continue
-            rereader = rereader_of(Chain(before or behind))
             if below is None:
                 generate = tasks_of(segment, self._pool)
             else:
-                generate = pointwise_tasks(below, calls, rereader, self._skip_log)
+                generate = pointwise_tasks(below, calls, self._skip_log)
             work = Work(
                 self._pool,
                 self._gate,
                 next(self._numbers),
                 generate,
                 calls,
-                rereader,
                 inner_log=self._skip_log,
                 share=share,
                 holds_items=below is not None,
@@ -113,21 +105,15 @@ class Plan:
         assert machine is not None
         return machine
 
-    def _with_parts(
-        self, segment: Segment, share: Share, recorders: Recorders | None
-    ) -> tuple[tuple[Call, ...], Joined | None]:
+    def _with_parts(self, segment: Segment, share: Share) -> tuple[tuple[Call, ...], Joined | None]:
         """Return the stages of a segment, with the pipelines that its first stage joins planned."""
         if not segment.parts:
             return segment.calls, None
         first, *others = segment.calls
         joined, machines = Joined(share), list[Machine[Any] | None]()
-        pairs = zip_longest(segment.parts, recorders or ())
-        for number, (part, recorder) in enumerate(pairs):
+        for number, part in enumerate(segment.parts):
             is_chosen = part[0].kind == "chosen"
-            machine = None if is_chosen else self.machine(part, share=joined.part(number))
-            if machine is not None and recorder is not None:
-                machine = recorder.recorded(machine)
-            machines.append(machine)
+            machines.append(None if is_chosen else self.machine(part, share=joined.part(number)))
         return (with_machines(first, machines), *others), joined
 
 

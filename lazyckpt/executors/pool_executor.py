@@ -14,10 +14,8 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, Part
 from lazyckpt.executors.lookahead import Work
-from lazyckpt.executors.plan.counting import Recorders, recorders_of, rereader_of
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
 from lazyckpt.executors.plan.memory import said, with_count
-from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.segments import Segment, is_stream, needs_reader, split_pipeline
 from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
 from lazyckpt.executors.planned import Plan, handlers_of, tasks_of
@@ -96,10 +94,9 @@ class DrivingReader(Reader):
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
         self._executor, self._gate = executor, gate
-        recorders = recorders_of(chain) if len(segments) == 1 else None
-        pools, machine = executor.driven(chain, segments, gate, recorders)
+        pools, machine = executor.driven(chain, segments, gate)
         gate.pools += pools
-        super().__init__(chain, machine, recorders)
+        super().__init__(chain, machine)
 
     def __reduce__(self) -> tuple[Any, ...]:
         machine = self.chain.machine
@@ -143,7 +140,7 @@ class PoolExecutor(Executor):
         if not is_driven:
             pool = spec.start(handlers_of(segments), spec.workers)
             tasks = tasks_of(segments[0], pool)
-            return _session(chain, Work(pool, gate, 0, tasks, chain.calls, Rereader(), skip_log))
+            return _session(chain, Work(pool, gate, 0, tasks, chain.calls, skip_log))
         pools, machine = self.driven(chain, segments, gate)
         for pool in pools:
             pool.is_driven = True
@@ -161,15 +158,11 @@ class PoolExecutor(Executor):
         return session
 
     def driven(
-        self,
-        chain: Chain,
-        segments: list[Segment],
-        gate: PrefetchGate,
-        recorders: Recorders | None = None,
+        self, chain: Chain, segments: list[Segment], gate: PrefetchGate
     ) -> tuple[list[WorkerPool], Machine[Any]]:
         """Return pools for the segments, and the machine of the thread that drives them."""
         pool = self.spec.start(handlers_of(segments), self.spec.workers)  # they start later
-        machine = Plan(pool, gate, skip_log_of(chain)).machine(segments, recorders)
+        machine = Plan(pool, gate, skip_log_of(chain)).machine(segments)
         return [pool], pool.opening(chain, machine)
 
     def explain(self, chain: Chain) -> list[Part]:
@@ -202,8 +195,8 @@ class PoolExecutor(Executor):
 
 def _stream(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
     """Start a session in which the only worker of a pool reads the pipeline from end to end."""
-    rereader, skip_log = rereader_of(chain), skip_log_of(chain)
-    return _session(chain, Work(pool, gate, 0, stream_tasks, chain.calls, rereader, skip_log))
+    skip_log = skip_log_of(chain)
+    return _session(chain, Work(pool, gate, 0, stream_tasks, chain.calls, skip_log))
 
 
 def _session(chain: Chain, work: Work) -> Session:
@@ -239,10 +232,10 @@ class LastStageExecutor(PoolExecutor):
     __slots__ = ()
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
-        spec, last, rereader = self.spec, chain.calls[-1:], Rereader()
+        spec, last = self.spec, chain.calls[-1:]
         gate, pool = gate or PrefetchGate(spec.is_gated), spec.start([Mapper(last)], spec.workers)
-        tasks = pointwise_tasks(chain.machine.upstream, last, rereader)
-        return _session(chain, Work(pool, gate, 0, tasks, last, rereader, holds_items=True))
+        tasks = pointwise_tasks(chain.machine.upstream, last)
+        return _session(chain, Work(pool, gate, 0, tasks, last, holds_items=True))
 
 
 def pool_executor(

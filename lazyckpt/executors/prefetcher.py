@@ -63,7 +63,7 @@ class Prefetcher:
     """
 
     def __init__(self, work: Work, position: Position) -> None:
-        self._ahead, self._gate, self._rereader = Lookahead(work), work.gate, work.rereader
+        self._ahead, self._gate = Lookahead(work), work.gate
         self._skip_log, self._inner_log = work.skip_log or SkipLog(), work.inner_log
         self._is_under_way = False
         self._chunk = Chunk(always(position), iterate(()))
@@ -95,11 +95,7 @@ class Prefetcher:
     def reached(self) -> tuple[Position, int]:
         chunk = self._chunk
         yielded = chunk.size - remaining(chunk.items)
-        try:
-            return raise_or_position(chunk.positions.after(yielded)), chunk.before + yielded
-        finally:
-            if self._gate.is_closed:
-                self._rereader.close()
+        return raise_or_position(chunk.positions.after(yielded)), chunk.before + yielded
 
     def before(self) -> Position:
         """Return the position before the last item taken; at least one must have been taken."""
@@ -144,8 +140,6 @@ class Prefetcher:
         for log in (self._skip_log, self._inner_log) if outcome.lost else ():
             if log is not None:
                 log.lose(outcome.lost)
-        if outcome.end is not None:
-            self._rereader.close()
         size, is_last = len(outcome.items), task.payload is None
         error: Exception | None = outcome.failure
         if error is None and task.item_positions is not None and size < task.size:
@@ -178,17 +172,14 @@ class Prefetcher:
         here, positions = self._chunk.positions.after(self._chunk.size), outcome.positions
         if positions is None:
             return always(here)
-        if task.is_run:  # its positions begin after its first item
-            known = positions.__getitem__
-            return ItemPositions(lambda count: known(count) if count else here, positions.before)
-        return ItemPositions(partial(self._rereader.after, positions))
+        known = positions.__getitem__  # those of a run begin after its first item
+        return ItemPositions(lambda count: known(count) if count else here, positions.before)
 
     def end_chunk(self) -> None:
         """End the current chunk's iterator; the items left are yielded by a new one."""
         left = self._chunk.items
         self._hold(self._chunk._replace(items=copy(left)), self._skip_log.known)
         deque(left, 0)
-        self._rereader.close()
 
     def _hold(self, chunk: Chunk, known: Skipped) -> None:
         # Not the whole chunk: its `positions` would be a reference cycle.
@@ -201,7 +192,6 @@ class Prefetcher:
     def suspend(self) -> None:
         """Close the generator of tasks, and keep the pending tasks."""
         self._ahead.suspend()
-        self._rereader.close()
 
     def resume(self, position: Position) -> bool:
         """Continue with the pending tasks if they start at a position; return whether they do."""
@@ -218,7 +208,6 @@ class Prefetcher:
     def close(self) -> None:
         """Drop all tasks; no more are submitted."""
         self._ahead.close()
-        self._rereader.close()
 
 
 def _skipped_before(

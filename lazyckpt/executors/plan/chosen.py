@@ -16,7 +16,7 @@ from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless, step_by
-from lazyckpt.executors.plan.counting import with_machines
+from lazyckpt.executors.plan.joins import with_machines
 
 
 class Unmade(NamedTuple):

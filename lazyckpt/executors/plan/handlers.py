@@ -14,7 +14,6 @@ from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import ALL, Machine, Share
 from lazyckpt.core.sizes import item_bytes
 from lazyckpt.core.stages import sourced
-from lazyckpt.executors.plan.counting import Recorders, counting, recorded, recorders_of
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.positions import Positions, try_snapshot
 from lazyckpt.executors.plan.reading import Reading
@@ -23,6 +22,8 @@ from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
 from lazyckpt.failures.watching import guarded_in, leave_out
 from lazyckpt.timers.timings import Timings, taken
+
+POSITION_BYTES = 256  # approximate size of the position after an item
 
 
 class Outcome(NamedTuple):
@@ -123,23 +124,12 @@ class Reader(Handler):
     position: only its first task has a position, later tasks have None.
     """
 
-    def __init__(
-        self,
-        chain: Chain,
-        machine: Machine[Any] | None = None,
-        recorders: Recorders | None = None,
-    ) -> None:
+    def __init__(self, chain: Chain, machine: Machine[Any] | None = None) -> None:
         self.chain = chain
         self.calls = chain.calls
         self._skip_log = skip_log_of(chain)
-        if machine is None and (recorders := recorders_of(chain)) is not None:
-            machine = recorded(chain, recorders)
         self.machine = machine or chain.machine
         self.is_stream = self.machine.skip is None
-        self._recorders = [each for each in recorders or () if each is not None]
-        self._is_counted = (
-            bool(self._recorders) or not self.is_stream or counting(chain) is not None
-        )
         self._open: dict[Position, Reading] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -147,7 +137,7 @@ class Reader(Handler):
         return Reader, (self.chain,)
 
     def fresh(self) -> Reader:
-        return Reader(self.chain, None if self._recorders else self.machine)
+        return Reader(self.chain, self.machine)
 
     def close_flows(self) -> None:
         self._open.clear()
@@ -167,6 +157,7 @@ class Reader(Handler):
         reading.begin_part()
         if self.is_stream:
             known.update(positions=reading.positions, skipped=reading.skipped)
+            known["item_bytes"] = POSITION_BYTES
         try:
             if reading.read(items, count):
                 self._open.clear()
@@ -174,7 +165,6 @@ class Reader(Handler):
             else:
                 known["end"] = try_snapshot(reading.flow)
         finally:
-            reading.positions.recorded = [each.take() for each in self._recorders]
             if self._skip_log is not None:
                 known["lost"] = self._skip_log.lost
 
@@ -189,9 +179,7 @@ class Reader(Handler):
     def _reading_from(self, position: Position) -> Reading:
         if self._skip_log is not None:
             self._skip_log.drain()  # records before an error; they are skipped again
-        for recorder in self._recorders:
-            recorder.forget()
-        return Reading(self.machine.flow(position), self._skip_log, is_counted=self._is_counted)
+        return Reading(self.machine.flow(position), self._skip_log, is_noted=self.is_stream)
 
 
 class Mapper(Handler):
@@ -220,7 +208,8 @@ class Mapper(Handler):
         /,
     ) -> None:
         position, upstream, given = task
-        known["item_bytes"] = item_bytes(given)  # the inputs; the outputs are added later
+        # The inputs, and their positions in the consumer; the outputs are added later.
+        known["item_bytes"] = item_bytes(given) + POSITION_BYTES
         at_hand, machine = self._machine(upstream)
         at_hand += given
         items.extend(machine.flow(position))

@@ -16,7 +16,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, is_copying, registry
 from lazyckpt.core.show import show
 from lazyckpt.executors.plan.chosen import choice_and_making, has_access, is_chosen
-from lazyckpt.executors.plan.counting import draws, is_blind
+from lazyckpt.executors.plan.joins import draws, is_blind
 from lazyckpt.failures.skipping import leaves_out
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
 from itertools import chain, repeat
 from math import inf
 from time import perf_counter
@@ -15,7 +14,7 @@ from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
-from lazyckpt.executors.plan.positions import ItemPositions, Rereader, raise_or_position
+from lazyckpt.executors.plan.positions import ItemPositions, raise_or_position
 from lazyckpt.executors.plan.reading import Reading
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
@@ -193,7 +192,6 @@ def stream_tasks(position: Position, sizer: ChunkSizer) -> Tasks:
 def pointwise_tasks(
     upstream: Machine[Any],
     calls: tuple[Call, ...],
-    rereader: Rereader,
     skip_log: SkipLog | None = None,
 ) -> TaskGenerator:
     """Return a generator of tasks for a `Mapper` over a stream, which is read in this process.
@@ -201,7 +199,6 @@ def pointwise_tasks(
     Args:
         upstream: The stream.
         calls: The pointwise stages to map.
-        rereader: Finds positions of the stream.
         skip_log: Log of the stream. Each task carries the records skipped while its items were
             read; they are recorded again when the items come back.
     """
@@ -214,8 +211,7 @@ def pointwise_tasks(
         reading = Reading(
             upstream.flow(before),
             log,
-            is_counted=rereader.is_counting,
-            has_befores=not (rereader.is_counting or owns_part),
+            has_befores=not owns_part,
             is_strict=True,
         )
         while True:
@@ -237,8 +233,9 @@ def pointwise_tasks(
                 log.drain()  # records before an error; they are skipped again
                 log.record(earlier)
             seconds = perf_counter() - begun
-            after = partial(rereader.after, positions)
-            skip = build_machine(calls, items_machine(items, *origin, after, end)).skip
+            skip = build_machine(
+                calls, items_machine(items, *origin, positions.__getitem__, end)
+            ).skip
             assert skip is not None
             if items:
                 payload, size = (position, origin, items), len(items)

@@ -11,7 +11,6 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.plan.counting import Recorders
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.plan.segments import Segment
 from lazyckpt.executors.pool_executor import PoolExecutor, PoolSpec
@@ -69,10 +68,9 @@ class SharedExecutor(PoolExecutor):
         chain: Chain,
         segments: list[Segment],
         gate: PrefetchGate,
-        recorders: Recorders | None = None,
     ) -> tuple[list[WorkerPool], Machine[Any]]:
         if not self.arguments["meeting"].nodes:
-            return super().driven(chain, segments, gate, recorders)
+            return super().driven(chain, segments, gate)
         found: tuple[list[WorkerPool], Machine[Any]]
         found = _by_node().driven_by_node(self, chain, segments, gate)
         return found

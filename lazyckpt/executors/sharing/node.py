@@ -14,7 +14,6 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.lookahead import Work
-from lazyckpt.executors.plan.counting import rereader_of
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome, Reader
 from lazyckpt.executors.plan.segments import Segment, dealt
@@ -93,12 +92,11 @@ def driven_by_node(
         machine = alone._replace(flow=pool.flow, item=None, view=None)
     else:
         pool = FollowingPool(meeting, chain.calls[number].arguments["index"], executor)
-        rereader = rereader_of(common)
-        work = Work(pool, gate, 0, stream_tasks, common.calls, rereader, inner_log=skip_log)
+        work = Work(pool, gate, 0, stream_tasks, common.calls, inner_log=skip_log)
         flow = partial(_followed, pool, work, alone)
         machine = alone._replace(flow=flow, item=None, view=None)
     pool.is_driven = True
-    whole = plan.machine(after, upstream=machine, behind=common.calls) if after else machine
+    whole = plan.machine(after, upstream=machine) if after else machine
     more = {"chunk_size": executor.arguments["chunk_size"]}
     return [pool, own], opening_of(pool, chain, whole, pool.begin, more)
 
