@@ -12,9 +12,9 @@ import random
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -227,23 +227,3 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     begun = perf_counter()
     found = call()
     return perf_counter() - begun, found
-
-
-def seeking(paths: Sequence[str], opened: Callable[[str], Any]) -> Way:
-    """Gzip read with seek points: in order, and shuffled lines of the first file."""
-    import msgspec
-
-    def rows() -> Iterator[Any]:
-        for path in paths:
-            with opened(path) as file:
-                yield from map(msgspec.json.decode, file)
-
-    def shuffled() -> Iterator[Any]:
-        with opened(paths[0]) as file:
-            begins = [0, *accumulate(map(len, file))][:-1]
-            random.Random(0).shuffle(begins)
-            for begin in begins:
-                file.seek(begin)
-                yield msgspec.json.decode(file.readline())
-
-    return figures(order=rows, shuffled=shuffled)

@@ -31,12 +31,9 @@ PEERS = {
         "datasets streaming",
         "pyarrow",
         "indexed_gzip",
-        "rapidgzip",
         "webdataset",
         "seqtools",
-        "streaming",
         "toolz",
-        "cytoolz",
     )
 }
 MODULES = {BY_HAND: "contestants.by_hand", OURS: "contestants.of_lazyckpt"} | PEERS

@@ -27,9 +27,7 @@ PACKAGES = [
     "datasets",
     "webdataset",
     "SeqTools",
-    "mosaicml-streaming",
     "toolz",
-    "cytoolz",
 ]
 LINE = "{:<10}{:<62} {:<12}{:>11}{:>11}{:>11} {:<4}{:>8}{:>8}{:>8} {:<4}{}"
 HEAD = ["name", "compared", "by", "median", "min", "max", "unit", "/hand", "/peer", "bound", "met"]

@@ -1,4 +1,4 @@
-"""mypy and pyright agree on the types of pipelines, and on the pipes that they refuse."""
+"""mypy and pyright report an ignore that hides no error: `tests/types` relies on it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def said(*command: str) -> str:
-    """The output of a type checker for the files, as pyproject.toml configures it."""
-    found = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    return found.stdout + found.stderr
-
-
-def test_mypy_finds_every_type_and_refuses_ill_typed_pipes(tmp_path: Path) -> None:
-    found = said("mypy", "-p", "tests.types", "--cache-dir", str(tmp_path))
-    assert found.startswith("Success: no issues found in 3 source files"), found
-
-
-def test_pyright_finds_every_type_and_refuses_ill_typed_pipes() -> None:
-    found = said("pyright", "--pythonpath", sys.executable)
-    assert "0 errors, 0 warnings" in found, found
+    """The output of a type checker, as pyproject.toml configures it."""
+    command = (sys.executable, "-m", *command)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280).stdout
 
 
 def test_an_ignore_without_an_error_is_one(tmp_path: Path) -> None:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
-import toolz
-import toolz.curried
 from contestant import Way
 from data import BLOCK, WINDOW, add, files, keep, lines_of, of_like_length
 from harness import fresh, spent
+from toolz import curried, pipe
 
 
-def w1(n: int, library: Any = toolz) -> Way:
-    data, curried = list(range(n)), library.curried
+def w1(n: int) -> Way:
+    data = list(range(n))
     stages = curried.map(add), curried.filter(keep), curried.partition_all(32)
-    return lambda: spent(library.pipe(data, *stages))
+    return lambda: spent(pipe(data, *stages))
 
 
-def w3(n: int, library: Any = toolz) -> Way:
-    rng, curried = random.Random(0), library.curried
+def w3(n: int) -> Way:
+    rng = random.Random(0)
 
     def mixed(block: tuple[bytes, ...]) -> list[bytes]:
         return rng.sample(block, len(block))
@@ -28,7 +26,7 @@ def w3(n: int, library: Any = toolz) -> Way:
         return of_like_length([*window], rng)
 
     return lambda: spent(
-        library.pipe(
+        pipe(
             files(n),
             curried.mapcat(lines_of),
             curried.partition_all(BLOCK),

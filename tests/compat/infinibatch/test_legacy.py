@@ -56,7 +56,7 @@ PIPELINES = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=max(10, settings.default.max_examples // 2))
 @given(PIPELINES)
 def test_a_state_of_the_original_goes_on_here_in_any_pipeline(make: Make) -> None:
     expected = some(make(old), 43)

@@ -15,7 +15,7 @@ from tests.pictures.cases import HEBREW, PIPELINES, SCRIPT, foreign, mixture
 from tests.world.browser.chromium import Browser
 from tests.world.browser.pages import PAGES, bare, notebook
 
-WIDTHS = (400, 800, 1_400)
+LOOKS = [(400, False), (800, False), (1_400, False), (800, True)]  # widths, and whether dark
 
 
 def started(n: int = 3) -> lz.Run[Any]:
@@ -69,14 +69,13 @@ def test_pictures_fit_and_are_legible(
 ) -> None:
     picture = SHOWN[name]()._repr_html_()
     for kind, page in PAGES.items():
-        for width in WIDTHS:
-            for dark in (False, True):
-                opened(browser, page(picture, dark), tmp_path, width=width, dark=dark)
-                problems = browser.problems
-                scheme = "dark" if dark else "light"
-                if problems or kind == "notebook":
-                    browser.screenshot(screenshots / f"{name}-{kind}-{width}-{scheme}.png")
-                assert not problems, (kind, width, scheme)
+        for width, dark in LOOKS:
+            opened(browser, page(picture, dark), tmp_path, width=width, dark=dark)
+            problems = browser.problems
+            scheme = "dark" if dark else "light"
+            if problems or kind == "notebook":
+                browser.screenshot(screenshots / f"{name}-{kind}-{width}-{scheme}.png")
+            assert not problems, (kind, width, scheme)
 
 
 def test_a_narrow_pane_of_a_wide_page_is_narrow(browser: Browser, tmp_path: Path) -> None:

@@ -42,8 +42,7 @@ def pages(site: Path) -> list[str]:
     return sorted(str(name) for name in found if not str(name).startswith("_"))
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "dark"), [*((width, False) for width in WIDTHS), (800, True)])
 def test_every_page_fits_and_is_legible(
     browser: Browser, address: str, site: Path, screenshots: Path, width: int, dark: bool
 ) -> None:

@@ -39,12 +39,16 @@ def alike(a: Any, b: Any) -> bool:
     return equal(a, b)
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+WORKERS = [(1, True), (2, True), (2, False)]  # how many, and whether by shared memory
+METHODS = {"fork": WORKERS, "forkserver": WORKERS, "spawn": WORKERS[1:2]}  # it imports torch anew
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", SOURCES)
 def test_arrays_and_tensors(name: str, method: str) -> None:
     pipeline = SOURCES[name] | lz.random_map(made, seed=2)
     expected = list(lz.run(pipeline))
-    for count, shared in ((1, True), (2, True), (2, False)):
+    for count, shared in METHODS[method]:
         executor = lz.processes(count, start_method=method, shared_memory=shared, buffer_size=6)
         with lz.run(pipeline, executor=executor) as run:
             assert all(alike(a, b) for a, b in zip(run, expected, strict=True))

@@ -6,10 +6,9 @@ Run as a script with a folder it trains: `python pretraining.py FOLDER`.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 import lazyckpt as lz
+from tests.world.integrations.forks import codes, end_all, forked, is_where_it_is_killed, killed
 
 LENGTH, NUM_BINS = 48, 4  # tokens per row, rows filled simultaneously
 BATCH, SAVES = 2, 2  # rows a rank and step, steps from save to save
@@ -113,8 +113,8 @@ class GPT(torch.nn.Module):
         return (found + self.mlp(found)) @ self.tokens.weight.T
 
 
-def train(folder: Path, attempt: int, rank: int, amid: int) -> None:
-    """One rank, from the last checkpoint on; it writes to `amid` within the last step."""
+def train(folder: Path, attempt: int, rank: int) -> None:
+    """One rank, from the last checkpoint on; it is killed within a step."""
     ranks, killed_at = ATTEMPTS[attempt]
     meeting = f"file://{folder}/meeting{attempt}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
@@ -136,8 +136,7 @@ def train(folder: Path, attempt: int, rank: int, amid: int) -> None:
         optimizer.zero_grad()
         loss.backward()
         if step == killed_at:
-            os.write(amid, b".")
-            signal.pause()
+            is_where_it_is_killed()
         optimizer.step()
         note = {"attempt": attempt, "step": step, "rank": rank, "loss": loss.item()}
         rows = [inputs["input"].tolist(), inputs["segments"].tolist()]
@@ -148,32 +147,18 @@ def train(folder: Path, attempt: int, rank: int, amid: int) -> None:
             dcp.save(kept, checkpoint_id=folder / f"saved-{attempt}-{step:03}")
     data.close()
     dist.destroy_process_group()
-    os._exit(0)  # when a model is freed, torch sometimes waits for gloo forever
-
-
-def forked(folder: Path, attempt: int, rank: int) -> tuple[int, int]:
-    """A rank's process, with the imports of this one, and a pipe that reports its progress."""
-    told, amid = os.pipe()
-    if pid := os.fork():
-        os.close(amid)
-        return pid, told
-    try:
-        train(folder, attempt, rank, amid)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        os._exit(1)
 
 
 def main(folder: Path) -> None:
-    for attempt, (ranks, killed_at) in enumerate(ATTEMPTS):
-        started = [forked(folder, attempt, rank) for rank in range(ranks)]
-        are_amid = [os.read(told, 1) == b"." for _, told in started]  # or they have ended
-        for pid, _ in started:
+    try:
+        for attempt, (ranks, killed_at) in enumerate(ATTEMPTS):
+            started = [forked(partial(train, folder, attempt, rank)) for rank in range(ranks)]
             if killed_at:
-                os.kill(pid, signal.SIGKILL)
-        ends = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid, _ in started]
-        expected = [(True, -signal.SIGKILL) if killed_at else (False, 0)] * ranks
-        assert [*zip(are_amid, ends, strict=True)] == expected
+                killed(started)
+            else:
+                assert codes(started) == [0] * ranks
+    finally:
+        end_all()
 
 
 if __name__ == "__main__":

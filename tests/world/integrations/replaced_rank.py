@@ -6,9 +6,9 @@ import json
 import os
 import signal
 import sys
-import traceback
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 import lazyckpt as lz
 from tests.helpers import until
+from tests.world.integrations.forks import codes, forked
 from tests.world.integrations.ranks import RANKS, filtered, items
 
 STEPS, KILLED_AT, LOST = 20, 9, 2
@@ -62,22 +63,9 @@ def trained(folder: Path, *ranks: int) -> int:
     return sum(not ranks or json.loads(line)[0] in ranks for line in lines)
 
 
-def started(folder: Path, rank: int, attempt: int) -> int:
-    """A process that is a rank. Importing torch takes long, which is done before."""
-    if child := os.fork():
-        return child
-    try:
-        train(folder, rank, attempt)
-        os._exit(0)  # at a common exit torch sometimes waits forever for a thread of gloo
-    finally:
-        traceback.print_exc()
-        os._exit(1)
-
-
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    ranks = [started(place, rank, 1) for rank in range(RANKS)]
-    died = os.waitpid(ranks[LOST], 0)[1]
-    ranks[LOST] = started(place, LOST, 2)
-    ends = [os.waitpid(rank, 0)[1] for rank in ranks]
-    sys.exit(died != signal.SIGKILL or max(ends) > 0)
+    ranks = [forked(partial(train, place, rank, 1)) for rank in range(RANKS)]
+    assert codes([ranks[LOST]]) == [-signal.SIGKILL]
+    ranks[LOST] = forked(partial(train, place, LOST, 2))
+    assert codes(ranks) == [0] * RANKS

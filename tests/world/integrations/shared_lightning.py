@@ -1,9 +1,8 @@
-"""A rank of a Lightning trainer that torchrun starts, whose loader shares work."""
+"""A rank of a Lightning trainer under torchrun, whose loader shares work."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch.distributed as dist
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 import lazyckpt as lz
-from tests.world.integrations.shared_rank import pipeline
+from tests.world.integrations.documents import pipeline
 
 
 class Model(pl.LightningModule):
@@ -36,7 +35,7 @@ class Model(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def main(folder: Path, size: int, steps: int) -> None:
+def train(folder: Path, size: int, steps: int) -> None:
     model, last = Model(), folder / "last.ckpt"
     trainer = pl.Trainer(
         accelerator="cpu",
@@ -50,8 +49,4 @@ def main(folder: Path, size: int, steps: int) -> None:
         use_distributed_sampler=False,
     )
     trainer.fit(model, ckpt_path=last if last.exists() else None)
-    (folder / f"rank{trainer.global_rank}").write_text(json.dumps([model.found, ""]))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    (folder / f"{steps}-{trainer.global_rank}").write_text(json.dumps([model.found, ""]))

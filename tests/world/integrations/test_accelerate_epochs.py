@@ -144,6 +144,21 @@ def test_a_state_loaded_within_a_loop() -> None:
     assert ends == [False] * 8 + [True]
 
 
+def test_a_run_and_a_loader_are_registered_as_they_are(tmp_path: Path) -> None:
+    for make in (lz.run, lz.torch.loader):
+        kept: list[Any] = [make(in_order() | lz.repeat()) for _ in range(2)]
+        for feed in kept:
+            accelerator = Accelerator(cpu=True)
+            accelerator.register_for_checkpointing(feed)
+            if feed is kept[0]:
+                list(islice(feed, 10))
+                accelerator.save_state(str(tmp_path / make.__name__))
+            else:
+                accelerator.load_state(str(tmp_path / make.__name__))
+        one, other = (next(iter(feed))["x"].tolist() for feed in kept)
+        assert one == other == X[20 % LENGTH : 20 % LENGTH + BATCH].tolist()
+
+
 def test_accelerate_leaves_a_loader_as_it_is() -> None:
     loader: Any = lz.torch.loader(in_order())
     assert Accelerator(cpu=True).prepare(loader) is loader

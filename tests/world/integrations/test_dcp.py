@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # which a model of ranks imports: once, before they are forked
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
@@ -20,18 +20,16 @@ from torch.nn.parallel import DistributedDataParallel
 import lazyckpt as lz
 from tests.world.integrations.trainer_cases import (
     BATCH,
-    KILLED_AT,
     LENGTH,
     SAVES,
     STEPS,
-    ends,
     epoch_of,
     floats,
+    kill_and_resume,
     noted,
     numbers_of,
-    once,
     pipeline_of,
-    starts,
+    runs,
     trained,
 )
 
@@ -52,15 +50,15 @@ def odd_ones(index: int) -> lz.Pipeline[dict[str, Any]]:
 KINDS = {"global": partial(pipeline_of, RANKS), "own": odd_ones, "group": odd_ones}
 
 
-def train(folder: Path, rank: int, attempt: str, kind: str) -> None:
+def train(folder: Path, kind: str, rank: int) -> None:
     """Checkpoints by DCP, and the data's state once more, by rank 0 alone."""
-    meeting = f"file://{folder}/{attempt}"
+    saved = sorted(folder.glob("step-*/.metadata"))
+    meeting = f"file://{folder}/meeting-{len(saved)}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS)
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
     group = dist.group.WORLD if kind == "group" else None
     batches = lz.torch.loader(KINDS[kind](rank), group=group)
     kept: dict[str, Any] = {"model": model.state_dict(), "data": batches}
-    saved = sorted(folder.glob("step-*/.metadata"))
     if saved:
         dcp.load(kept, checkpoint_id=saved[-1].parent)
         model.load_state_dict(kept["model"])
@@ -86,7 +84,7 @@ def train(folder: Path, rank: int, attempt: str, kind: str) -> None:
         if step == STEPS:
             dist.barrier()
             dist.destroy_process_group()
-            os._exit(0)  # when a model is freed, torch sometimes waits for gloo forever
+            return
         if step % SAVES == 0:
             kept["model"] = model.state_dict()
             dcp.save(kept, checkpoint_id=folder / f"step-{step:02}")
@@ -94,21 +92,11 @@ def train(folder: Path, rank: int, attempt: str, kind: str) -> None:
                 torch.save(batches.state_dict(), folder / "rank0.pt")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_ranks_killed_and_resumed(tmp_path: Path, kind: str) -> None:
-    begun = [(__file__, tmp_path, str(r), "1", kind) for r in range(RANKS)]
-    ranks = [starts(*each, killed_at=KILLED_AT) for each in begun]
-    for rank in ranks:
-        assert rank.stdout is not None
-        assert rank.stdout.readline() == f"{KILLED_AT}\n", rank.communicate()[1]
-    for rank in ranks:
-        rank.kill()
-    for rank in ranks:
-        ends(rank, killed=True)
-    for rank in [starts(__file__, tmp_path, str(r), "2", kind) for r in range(RANKS)]:
-        ends(rank)
-    for r in range(RANKS):
-        assert once(noted(tmp_path, r)) == numbers_of(KINDS[kind](r))
+def test_two_ranks_killed_and_resumed(tmp_path: Path) -> None:
+    runs(__file__, tmp_path)
+    for kind, make in KINDS.items():
+        for rank in range(RANKS):
+            assert noted(tmp_path / kind, rank) == numbers_of(make(rank)), kind
 
 
 def test_a_run_and_a_loader_are_stateful(tmp_path: Path) -> None:
@@ -209,4 +197,4 @@ def test_what_was_rebased_or_left_out_is_loaded_by_a_run_that_knows_nothing_of_i
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    kill_and_resume(train, Path(sys.argv[1]), KINDS, RANKS)

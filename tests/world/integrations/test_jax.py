@@ -1,4 +1,7 @@
-"""JAX, Flax, Optax, Orbax and grain: in other processes, as one that runs JAX can't be forked."""
+"""JAX, Flax, Optax, Orbax and grain: in other processes, as one that runs JAX can't be forked.
+
+One that has only imported it can be.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ import lazyckpt as lz
 from tests.world.integrations.trainer_cases import (
     SAVES,
     STEPS,
-    ends,
     epoch_of,
-    killed_and_resumed,
+    kill_and_resume,
+    noted,
     numbers_of,
     pipeline_of,
-    starts,
+    runs,
     trained,
 )
 
@@ -62,8 +65,12 @@ class Grain:
         """It is, in place."""
 
 
-def train(folder: Path, data: Run | Grain) -> None:
+FEEDS = {"run": Run, "grain": Grain}
+
+
+def train(folder: Path, kind: str, rank: int) -> None:
     """A Flax model, by Optax; Orbax keeps both, and the data's state."""
+    data: Run | Grain = FEEDS[kind]()
     model = nnx.Linear(1, 1, rngs=nnx.Rngs(0))
     optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
 
@@ -86,14 +93,6 @@ def train(folder: Path, data: Run | Grain) -> None:
                 kept = ocp.args.StandardSave(nnx.state((model, optimizer)))
                 manager.save(number, args=ocp.args.Composite(model=kept, data=data.save()))
                 manager.wait_until_finished()
-
-
-FEEDS = {"run": Run, "grain": Grain}
-
-
-@pytest.mark.parametrize("feed", FEEDS)
-def test_killed_and_resumed(feed: str, tmp_path: Path) -> None:
-    assert killed_and_resumed(__file__, tmp_path, feed) == numbers_of(pipeline_of())
 
 
 class Pair(NamedTuple):
@@ -140,7 +139,7 @@ def check_orbax_with_grain(folder: Path) -> None:
     iterator = iter(pairs)
     expected = numbers_of(pipeline_of(), 10)
     assert [next(iterator) for _ in range(4)] == expected[:4]
-    with ocp.CheckpointManager(folder / "grain") as manager:
+    with ocp.CheckpointManager(folder / "handler") as manager:
         manager.save(4, args=ocp.args.Composite(data=grain.checkpoint.CheckpointSave(iterator)))
         assert next(iterator) == expected[4]
         fresh = iter(pairs)
@@ -159,7 +158,9 @@ CHECKS: dict[str, Callable[[Path], None]] = {
 
 
 def test_all_that_needs_jax_in_a_process_of_its_own(tmp_path: Path) -> None:
-    ends(starts(__file__, tmp_path, *CHECKS))
+    runs(__file__, tmp_path)
+    for kind in FEEDS:
+        assert noted(tmp_path / kind) == numbers_of(pipeline_of()), kind
 
 
 def test_grain_iterators_have_get_state_and_set_state() -> None:
@@ -188,8 +189,6 @@ def test_where_it_is_missing(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for word in sys.argv[2:]:
-        if word in FEEDS:
-            train(Path(sys.argv[1]), FEEDS[word]())
-        else:
-            CHECKS[word](Path(sys.argv[1]))
+    kill_and_resume(train, Path(sys.argv[1]), FEEDS)
+    for check in CHECKS.values():
+        check(Path(sys.argv[1]))

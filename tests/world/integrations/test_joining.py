@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -16,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from tests.world.integrations import replaced_rank
 from tests.world.integrations.ranks import LONG, RANKS, filtered, items, on_ranks, outcomes
+from tests.world.integrations.trainer_cases import runs
 
-ROOT = Path(__file__).parents[3]
 few = settings(max_examples=max(3, settings.default.max_examples // 15))
 
 
@@ -177,13 +175,7 @@ def test_what_joining_refuses() -> None:
 
 
 def test_a_process_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        str(ROOT / "tests/world/integrations/replaced_rank.py"),
-        str(tmp_path),
-    ]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, env=env, check=True)
+    runs(replaced_rank.__file__, tmp_path)
     found = [json.loads(line) for line in (tmp_path / "trained").read_text().splitlines()]
 
     def whole(rank: int, group: dist.ProcessGroup) -> list[Any]:

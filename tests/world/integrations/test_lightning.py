@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, OnException
 from lightning.pytorch.utilities import CombinedLoader
 
 import lazyckpt as lz
-from tests.world.integrations.trainer_cases import (
-    EPOCH,
-    SAVES,
-    STEPS,
-    epoch_of,
-    floats,
-    noted,
-    numbers_of,
-    once,
-    pipeline_of,
-    trained,
-)
+from tests.world.integrations.trainer_cases import floats, pipeline_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),
@@ -33,18 +21,9 @@ pytestmark = [
 ]
 
 
-def train(folder: Path, batches: Iterable[Any], steps: int) -> None:
-    class Note(pl.Callback):
-        def on_train_batch_end(self, trainer: Any, *rest: Any) -> None:
-            trained(folder, trainer.global_step, rest[2])
-
-    saves = ModelCheckpoint(folder, "{step:02}", every_n_train_steps=SAVES, save_top_k=-1)
-    quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False}
-    trainer = pl.Trainer(
-        accelerator="cpu", max_steps=steps, callbacks=[Note(), saves], logger=False, **quiet
-    )
-    saved = sorted(folder.glob("*.ckpt"))
-    trainer.fit(Model(), batches, ckpt_path=saved[-1] if saved else None)
+def trainer_of(**options: Any) -> pl.Trainer:
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    return pl.Trainer(accelerator="cpu", **quiet, **options)
 
 
 class Model(pl.LightningModule):
@@ -57,30 +36,6 @@ class Model(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def at_an_end_of_an_epoch() -> lz.torch.Loader[Any]:
-    return lz.torch.loader(epoch_of())
-
-
-def with_epochs_of_a_size() -> lz.torch.Loader[Any]:
-    return lz.torch.loader(pipeline_of(), epoch_size=7)
-
-
-@pytest.mark.parametrize("loader", [at_an_end_of_an_epoch, with_epochs_of_a_size])
-def test_a_fresh_trainer_goes_on(loader: Callable[[], Iterable[Any]], tmp_path: Path) -> None:
-    for steps in (EPOCH, STEPS):
-        train(tmp_path, loader(), steps)
-    assert once(noted(tmp_path), EPOCH) == numbers_of(pipeline_of())
-
-
-def test_without_a_length_a_batch_is_lost(tmp_path: Path) -> None:
-    """Lightning's doing: it pulls one ahead, to know which is the last."""
-    for steps in (EPOCH, STEPS):
-        train(tmp_path, lz.torch.loader(pipeline_of()), steps)
-    notes = noted(tmp_path)[EPOCH:]
-    expected = numbers_of(pipeline_of(), STEPS + 1)[EPOCH + 1 :]
-    assert [numbers for _, numbers in notes] == expected
 
 
 # --- loops that end early ---
@@ -111,12 +66,8 @@ class Seeing(Model):
 
 
 def fitted(data: Any, val: Any = None, ckpt: Path | None = None, **options: Any) -> Seeing:
-    model, quiet = Seeing(), {"enable_progress_bar": False, "enable_model_summary": False}
-    saves = bool(options.get("callbacks"))
-    trainer = pl.Trainer(
-        accelerator="cpu", logger=False, enable_checkpointing=saves, **quiet, **options
-    )
-    trainer.fit(model, data, val, ckpt_path=ckpt)
+    model, saves = Seeing(), bool(options.get("callbacks"))
+    trainer_of(enable_checkpointing=saves, **options).fit(model, data, val, ckpt_path=ckpt)
     return model
 
 
@@ -224,6 +175,18 @@ class TestLoops:
             assert [x for loop in resumed.trained for x in loop] == expected[step:]
 
 
+def test_without_a_length_a_batch_is_lost(tmp_path: Path) -> None:
+    """Lightning's doing: it pulls one ahead, to know which is the last."""
+
+    def train(steps: int, ckpt: Path | None = None) -> list[list[Any]]:
+        saves = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=4)
+        data = lz.torch.loader(SHUFFLED | lz.repeat())
+        return fitted(data, ckpt=ckpt, callbacks=[saves], max_steps=steps).trained
+
+    assert train(4) == [ORDERS[0][:4]]
+    assert train(8, tmp_path / "step=4.ckpt") == [ORDERS[0][5:9]]
+
+
 # --- checkpoints on an exception ---
 
 
@@ -262,15 +225,11 @@ ROWS = lz.source(range(20)) | lz.shuffle(seed=0) | lz.batch(4, collate=floats)
 
 
 def finished(model: Model, saves: Any, ckpt: Path | None = None, every: int = 1) -> dict[str, Any]:
-    quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False}
-    trainer = pl.Trainer(
-        accelerator="cpu",
+    trainer = trainer_of(
         max_epochs=2,
         accumulate_grad_batches=every,
         callbacks=[saves, lz.lightning.PipelineCallback()],
         enable_checkpointing=isinstance(saves, Checkpoint),
-        logger=False,
-        **quiet,
     )
     trainer.fit(model, lz.torch.loader(ROWS), ckpt_path=ckpt)
     (schedule,) = trainer.lr_scheduler_configs
@@ -338,14 +297,7 @@ def test_an_error_of_the_pipeline_counts_no_batch_twice(tmp_path: Path) -> None:
 
     def train(ckpt: Path | None = None) -> list[Any]:
         model, saves = Failing(), OnExceptionCheckpoint(tmp_path)
-        trainer = pl.Trainer(
-            accelerator="cpu",
-            max_epochs=2,
-            callbacks=[saves, lz.lightning.PipelineCallback()],
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
+        trainer = trainer_of(max_epochs=2, callbacks=[saves, lz.lightning.PipelineCallback()])
         trainer.fit(model, Data(), ckpt_path=ckpt)
         return [value.tolist() for value in model.parameters()]
 

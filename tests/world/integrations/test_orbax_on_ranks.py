@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 import torch.distributed as dist
 
 import lazyckpt as lz
-from tests.world.integrations.trainer_cases import ends, starts
+from tests.world.integrations.forks import codes, forked
+from tests.world.integrations.trainer_cases import runs
 
 RANKS = 2
 
@@ -83,9 +85,9 @@ def check(folder: Path, rank: int) -> None:
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    for rank in [starts(__file__, tmp_path, str(rank)) for rank in range(RANKS)]:
-        ends(rank)
+    runs(__file__, tmp_path)
 
 
 if __name__ == "__main__":
-    check(Path(sys.argv[1]), int(sys.argv[2]))
+    ranks = [forked(partial(check, Path(sys.argv[1]), rank)) for rank in range(RANKS)]
+    assert codes(ranks) == [0] * RANKS

@@ -25,7 +25,7 @@ from tests.world.integrations.pretraining import (
     tokenized,
     write_corpus,
 )
-from tests.world.integrations.trainer_cases import ends, starts
+from tests.world.integrations.trainer_cases import runs
 
 Row = tuple[list[int], list[int]]  # tokens, and which document each is of
 
@@ -82,7 +82,7 @@ def trained_on(folder: Path) -> list[Row]:
 
 
 def test_killed_on_two_ranks_resumed_on_three_then_on_one(corpus: Path) -> None:
-    ends(starts(pretraining.__file__, corpus))
+    runs(pretraining.__file__, corpus)
     found, expected = trained_on(corpus), all_rows(corpus)
     expected = expected[: len(expected) // BATCH * BATCH]  # the rest is no batch
     assert found == expected

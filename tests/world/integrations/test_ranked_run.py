@@ -370,7 +370,7 @@ def test_ranks_that_do_not_come_are_named() -> None:
     missing = [0, 2]
 
     def act(rank: int, group: dist.ProcessGroup) -> list[int]:
-        batches = loader(filtered(3, rank), group, agree_ahead=1, timeout=5)
+        batches = loader(filtered(3, rank), group, agree_ahead=1, timeout=2)
         return list(islice(batches, 2 if rank in missing else 5))
 
     found = outcomes(3, act)
@@ -380,12 +380,12 @@ def test_ranks_that_do_not_come_are_named() -> None:
         else:
             assert isinstance(each, lz.errors.RankMissing)
             assert each.ranks == tuple(missing)
-            assert "within timeout=5 s" in str(each)
+            assert "within timeout=2 s" in str(each)
 
 
 def test_a_rank_that_makes_no_loader_is_named() -> None:
     def act(rank: int, group: dist.ProcessGroup) -> Any:
-        return loader(filtered(3, rank), group, timeout=5) if rank != 1 else None
+        return loader(filtered(3, rank), group, timeout=2) if rank != 1 else None
 
     first, _, last = outcomes(3, act)
     assert first.ranks == last.ranks == (1,)

@@ -1,10 +1,9 @@
-"""`lz.torch.shared` on ranks that torchrun starts, joined by gloo."""
+"""`lz.torch.shared` on ranks of torchrun, joined by gloo."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -12,24 +11,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 
 import lazyckpt as lz
 from lazyckpt.errors import ArgumentError
-from tests.world.integrations.shared_rank import pipeline
+from tests.world.integrations.documents import NOTED, pipeline
+from tests.world.integrations.trainer_cases import runs
+
+READERS = ["rank", "node"]
+SIZES = {4: ("processes", 6), 3: ("processes", 3), 16: ("threads", 2)}  # workers, and steps
+STEPS = (3, 7)  # of two trainings by Lightning, on two ranks
 
 
-def torchrun(
-    folder: Path, size: int, module: str, *arguments: str
-) -> tuple[list[list[int]], set[str]]:
+def rank(folder: Path, workers: str, steps: int, readers: Any) -> None:
+    """Go on from the last checkpoint of any number of ranks, and leave another one."""
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    own, saved = pipeline(size, rank), folder / "saved"
+    inner = lz.processes(2) if workers == "processes" else lz.threads(1)
+    executor = lz.torch.shared(inner, dist.group.WORLD, readers=readers, chunk_size=8)
+    batches = lz.torch.loader(own, executor)
+    kept = {"data": batches.state_dict()}
+    if saved.exists():
+        dcp.load(kept, checkpoint_id=saved)
+        batches.load_state_dict(lz.rebase(kept["data"], own))
+    found = [batch["tokens"].tolist() for batch in islice(batches, steps)]
+    told = json.dumps([found, json.dumps(batches.state_dict())])
+    (folder / f"{size}-{rank}").write_text(told)
+    dcp.save({"data": batches.state_dict()}, checkpoint_id=saved)
+    dist.destroy_process_group()
+
+
+def told_by(folder: Path, name: Any, size: int) -> tuple[list[list[int]], set[str]]:
     """The rows of all ranks in the order of one, and their states after the last."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(size), "-m", f"tests.world.integrations.{module}"]
-    environment = {**os.environ, "SHARED_TEST_FOLDER": str(folder), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *arguments], env=environment, timeout=300, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    found = [json.loads((folder / f"rank{rank}").read_text()) for rank in range(size)]
+    found = [json.loads((folder / f"{name}-{rank}").read_text()) for rank in range(size)]
     rows = [
         row
         for step in zip(*(batches for batches, _ in found), strict=True)
@@ -43,28 +59,27 @@ def rows_of(run: Iterator[dict[str, Any]], batches: int) -> list[list[int]]:
     return [row for batch in islice(run, batches) for row in batch["tokens"].tolist()]
 
 
-@pytest.mark.parametrize("readers", ["rank", "node"])
-def test_ranks_of_torchrun_and_a_checkpoint_that_fewer_go_on_from(
-    tmp_path: Path, readers: str
-) -> None:
+def test_ranks_and_a_checkpoint_that_fewer_go_on_from(tmp_path: Path) -> None:
     """DCP has the state, which is one value on all ranks."""
-    whole = lz.run(pipeline(1, 0))
-    for size, workers, steps in ((4, "processes", 6), (3, "processes", 3), (16, "threads", 2)):
-        rows, states = torchrun(tmp_path, size, "shared_rank", workers, str(steps), readers)
-        assert len(states) == 1
-        assert rows == rows_of(whole, size * steps)
-        made = (tmp_path / "calls").read_text().split()
-        # One that is under way as a rank leaves is made again; the rest once.
-        assert len(made) < 1.1 * len(set(made)) + 16 * size
-        (tmp_path / "calls").unlink()
+    runs(__file__, tmp_path, *READERS)
+    for readers in READERS:
+        whole = lz.run(pipeline(1, 0))
+        for size, (_, steps) in SIZES.items():
+            rows, states = told_by(tmp_path / readers, size, size)
+            assert len(states) == 1
+            assert rows == rows_of(whole, size * steps)
+            made = (tmp_path / readers / f"calls of {size}").read_text().split()
+            # One that is under way as a rank leaves is made again; the rest once.
+            assert len(made) < 1.1 * len(set(made)) + 16 * size
 
 
 def test_under_lightning(tmp_path: Path) -> None:
     """Two trainings, of which the second goes on from the checkpoint of the first."""
+    runs(__file__, tmp_path)
     whole = lz.run(pipeline(1, 0))
-    for steps in (3, 7):
-        rows, _ = torchrun(tmp_path, 2, "shared_lightning", str(tmp_path), "2", str(steps))
-        assert rows == rows_of(whole, 2 * 3 if steps == 3 else 2 * 4)
+    for before, steps in zip((0, *STEPS), STEPS, strict=False):
+        rows, _ = told_by(tmp_path, steps, 2)
+        assert rows == rows_of(whole, 2 * (steps - before))
 
 
 def test_without_a_process_group() -> None:
@@ -76,3 +91,19 @@ def test_without_a_process_group() -> None:
 def test_without_workers(executor: Any) -> None:
     with pytest.raises(ArgumentError, match="an executor with workers"):
         lz.torch.shared(executor)
+
+
+if __name__ == "__main__":
+    from tests.world.integrations.launcher import launch
+
+    place = Path(sys.argv[1])
+    for readers in sys.argv[2:]:
+        (place / readers).mkdir()
+        for size, job in SIZES.items():
+            os.environ[NOTED] = str(place / readers / f"calls of {size}")
+            launch(size, rank, place / readers, *job, readers)
+    if not sys.argv[2:]:
+        from tests.world.integrations.shared_lightning import train
+
+        for steps in STEPS:
+            launch(2, train, place, 2, steps)

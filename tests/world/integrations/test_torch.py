@@ -24,9 +24,11 @@ from tests.world.integrations.trainer_cases import (
     SAVES,
     STEPS,
     epoch_of,
-    killed_and_resumed,
+    kill_and_resume,
+    noted,
     numbers_of,
     pipeline_of,
+    runs,
     trained,
 )
 
@@ -36,7 +38,10 @@ pytestmark = [
 ]
 
 
-def train(folder: Path, kind: str) -> None:
+KINDS = ["loader", "workers"]
+
+
+def train(folder: Path, kind: str, rank: int) -> None:
     """With a loader or two workers; the checkpoint is torch's own, read with `weights_only`."""
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -67,9 +72,10 @@ def train(folder: Path, kind: str) -> None:
             (folder / "new.pt").rename(folder / "last.pt")
 
 
-@pytest.mark.parametrize("kind", ["loader", "workers"])
-def test_killed_and_resumed(kind: str, tmp_path: Path) -> None:
-    assert killed_and_resumed(__file__, tmp_path, kind) == numbers_of(pipeline_of())
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    runs(__file__, tmp_path)
+    for kind in KINDS:
+        assert noted(tmp_path / kind) == numbers_of(pipeline_of()), kind
 
 
 # --- loader ---
@@ -350,7 +356,7 @@ def test_a_dataset_refuses_and_is_pickled() -> None:
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]), sys.argv[2])
+    kill_and_resume(train, Path(sys.argv[1]), KINDS)
 
 
 def test_a_sampler_of_torch_is_a_source() -> None:

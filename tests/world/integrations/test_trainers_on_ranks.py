@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ import torch
 import torch.distributed as dist
 
 import lazyckpt as lz
-from tests.world.integrations.trainer_cases import ends, starts
+from tests.world.integrations.forks import codes, end_all, forked, is_where_it_is_killed, killed
+from tests.world.integrations.trainer_cases import runs
 
 RANKS, STEPS, SAVES, KILLED_AT = 2, 11, 2, 7
 
@@ -67,7 +67,7 @@ def loader(kind: str, rank: int, **options: Any) -> Any:
     return lz.torch.loader(make(rank), lz.threads(1), **options)
 
 
-KINDS = ["common", "uneven", "uneven of a group", "damaged of a group"]
+KINDS = ["common", "uneven", "uneven of a group"]
 
 
 # --- trainers ---
@@ -83,8 +83,7 @@ class Note:
         with self.path.open("a") as file:
             file.write(json.dumps([step, batch["x"].flatten().tolist()]) + "\n")
         if step == self.stop:
-            os.write(READY[1], b".")
-            signal.pause()
+            is_where_it_is_killed()
 
 
 def by_lightning(folder: Path, kind: str, rank: int, note: Note, resumes: bool) -> Any:
@@ -185,47 +184,33 @@ TRAINERS: dict[str, Callable[..., Any]] = {
     "accelerate": by_accelerate,
     "transformers": by_transformers,
 }
+OWN_KINDS = {"accelerate": ["damaged of a group"]}  # what is skipped is the loader's to count
 
 
 # --- ranks, which are forked so that each framework is imported once ---
 
-READY = os.pipe()
-ALIVE: set[int] = set()
 
-
-def forked(trainer: str, folder: Path, attempt: str, kind: str, rank: int, stop: int = 0) -> int:
-    """A rank that trains in a process of its own; its number."""
-    if pid := os.fork():
-        ALIVE.add(pid)
-        return pid
-    code = 1
+def rank_of(trainer: str, folder: Path, attempt: str, kind: str, rank: int, stop: int = 0) -> None:
+    """Train as a rank, in a process of its own."""
+    meeting = f"file://{folder}/{attempt}"
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS)}
+    os.environ |= {"LOCAL_WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1"}
+    os.environ |= {"MASTER_PORT": "1", "GROUP_RANK": "0", "ACCELERATE_USE_CPU": "true"}
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS)
+    torch.manual_seed(0)
+    note = Note(folder, rank, stop)
     try:
-        meeting = f"file://{folder}/{attempt}"
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS)}
-        os.environ |= {"LOCAL_WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1"}
-        os.environ |= {"MASTER_PORT": "1", "GROUP_RANK": "0", "ACCELERATE_USE_CPU": "true"}
-        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS)
-        torch.manual_seed(0)
-        note = Note(folder, rank, stop)
         model = TRAINERS[trainer](folder, kind, rank, note, attempt != "first")
-        weights = [each.tolist() for each in model.parameters()]
-        (folder / f"weights{rank}").write_text(json.dumps(weights))
-        dist.barrier()
-        code = 0
     except lz.StateMismatch as error:
         (folder / f"error{rank}").write_text(str(error))
-        code = 2
-    except BaseException:
-        traceback.print_exc()
-        os.write(READY[1], b"!")
-    finally:
-        os._exit(code)
+        return
+    weights = [each.tolist() for each in model.parameters()]
+    (folder / f"weights{rank}").write_text(json.dumps(weights))
+    dist.barrier()
 
 
-def codes(pids: list[int]) -> list[int]:
-    found = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    ALIVE.difference_update(pids)
-    return found
+def ranks_of(*job: Any, stop: int = 0) -> list[int]:
+    return [forked(partial(rank_of, *job, rank, stop)) for rank in range(RANKS)]
 
 
 def noted(folder: Path) -> list[list[Any]]:
@@ -241,20 +226,14 @@ def check(trainer: str, folder: Path, kind: str) -> None:
     """A job that is killed and resumed has the results of an undisturbed one, or says why not."""
     undisturbed, folder = folder / "undisturbed", folder / "killed"
     folder.mkdir(parents=True)
-    begun = [forked(trainer, folder, "first", kind, rank, KILLED_AT) for rank in range(RANKS)]
-    for _ in begun:
-        assert os.read(READY[0], 1) == b"."
-    for pid in begun:
-        os.kill(pid, signal.SIGKILL)
-    assert codes(begun) == [-signal.SIGKILL] * 2
-    resumed = [forked(trainer, folder, "second", kind, rank) for rank in range(RANKS)]
+    killed(ranks_of(trainer, folder, "first", kind, stop=KILLED_AT))
+    resumed = ranks_of(trainer, folder, "second", kind)
     if kind == "uneven":
         check_refused(folder, resumed)
         return
     assert codes(resumed) == [0, 0]
     undisturbed.mkdir()
-    whole = [forked(trainer, undisturbed, "first", kind, rank) for rank in range(RANKS)]
-    assert codes(whole) == [0, 0]
+    assert codes(ranks_of(trainer, undisturbed, "first", kind)) == [0, 0]
     for notes, expected in zip(noted(folder), noted(undisturbed), strict=True):
         assert notes[:KILLED_AT] == expected[:KILLED_AT]
         assert notes[KILLED_AT:] == expected[KILLED_AT - KILLED_AT % SAVES :]
@@ -263,9 +242,8 @@ def check(trainer: str, folder: Path, kind: str) -> None:
 
 def check_refused(folder: Path, resumed: list[int]) -> None:
     """Rank 1 takes no state of rank 0; that one waits for it in vain."""
-    assert codes(resumed[1:]) == [2]
-    os.kill(resumed[0], signal.SIGKILL)
-    codes(resumed[:1])
+    assert codes(resumed[1:]) == [0]
+    killed(resumed[:1], waiting=0)
     told = (folder / "error1").read_text()
     assert "the state is that of rank 0 of 2 alone" in told
     assert "a loader with group= has one for all" in told
@@ -273,7 +251,7 @@ def check_refused(folder: Path, resumed: list[int]) -> None:
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_killed_and_resumed(trainer: str, tmp_path: Path) -> None:
-    ends(starts(__file__, tmp_path, trainer))
+    runs(__file__, tmp_path, trainer)
 
 
 if __name__ == "__main__":
@@ -281,8 +259,7 @@ if __name__ == "__main__":
 
     getattr(lz, sys.argv[2])
     try:
-        for each in KINDS:
+        for each in [*KINDS, *OWN_KINDS.get(sys.argv[2], [])]:
             check(sys.argv[2], Path(sys.argv[1], each), each)
     finally:
-        for rank in ALIVE:
-            os.kill(rank, signal.SIGKILL)
+        end_all()

@@ -1,24 +1,27 @@
 """Training runs that are killed, in processes of their own, and their results.
 
-A test file trains if it is run as a script: `python test_x.py FOLDER`. It passes every batch to
-`trained`, which notes it down, and kills the process at the step that the test wants.
+A test file trains if it is run as a script: `python test_x.py FOLDER`. It imports its framework
+once, and forks each training, which passes every batch to `trained`. That notes it down, and waits
+to be killed at a step.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import lazyckpt as lz
+from tests.world.integrations.forks import codes, end_all, forked, is_where_it_is_killed, killed
 
-LENGTH, BATCH, EPOCH = 40, 4, 10
+LENGTH, BATCH = 40, 4
 STEPS, SAVES, KILLED_AT = 25, 5, 18  # steps in all, from one save to the next, before the kill
 
 _WANTED = "LAZYCKPT_TEST_KILLED_AT"
@@ -47,58 +50,53 @@ def numbers_of(pipeline: lz.Pipeline[dict[str, Any]], count: int = STEPS) -> lis
     return [batch["number"].tolist() for batch in lz.run(pipeline).epoch(count)]
 
 
-def trained(folder: Path, step: int, batch: Any, rank: int | None = None) -> None:
-    """Note down a batch that was trained on; `step` counts from 1. Ranks die together."""
+def trained(folder: Path, step: int, batch: Any, rank: int = 0) -> None:
+    """Note down a batch that was trained on; `step` counts from 1."""
     line = json.dumps([step, np.asarray(batch["number"]).tolist()]) + "\n"
-    with (folder / f"rank{rank or 0}.jsonl").open("a") as file:
+    with (folder / f"rank{rank}.jsonl").open("a") as file:
         file.write(line)
     if step == int(os.environ.get(_WANTED, "0")):
-        if rank is not None:
-            print(step, flush=True)
-            signal.pause()
-        os.kill(os.getpid(), signal.SIGKILL)
+        is_where_it_is_killed()
 
 
-def starts(file: str, folder: Path, *words: str, killed_at: int = 0) -> subprocess.Popen[str]:
-    """A training, in a process that is killed at a step, if at any."""
+def runs(file: str, folder: Path, *words: str) -> None:
+    """Run a test file as a script."""
     root = str(Path(__file__).parents[3])
     env = dict(os.environ, PYTHONPATH=root, HF_HUB_OFFLINE="1", JAX_PLATFORMS="cpu")
-    env |= {_WANTED: str(killed_at), "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
+    env |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
     command = [sys.executable, file, str(folder), *words]
-    return subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
 
 
-def ends(process: subprocess.Popen[str], killed: bool = False) -> None:
-    with process:
-        _, error = process.communicate(timeout=280)
-    assert process.returncode == (-signal.SIGKILL if killed else 0), error
+def kill_and_resume(
+    train: Callable[[Path, str, int], object], folder: Path, kinds: Iterable[str], ranks: int = 1
+) -> None:
+    """Begin trainings, kill them, and begin them again: a folder, a kind, and a rank are given."""
+    try:
+        for kind in kinds:
+            (folder / kind).mkdir()
+            for killed_at in (KILLED_AT, 0):
+                os.environ[_WANTED] = str(killed_at)
+                pids = [forked(partial(train, folder / kind, kind, rank)) for rank in range(ranks)]
+                if killed_at:
+                    killed(pids)
+                else:
+                    assert codes(pids) == [0] * ranks
+    finally:
+        end_all()
 
 
-def noted(folder: Path, rank: int = 0) -> list[tuple[int, list[int]]]:
-    """Steps and numbers, as they were noted down."""
-    lines = (folder / f"rank{rank or 0}.jsonl").read_text().splitlines()
-    return [(step, numbers) for step, numbers in map(json.loads, lines)]
-
-
-def killed_and_resumed(
-    file: str, folder: Path, *words: str, killed_at: int = KILLED_AT
-) -> list[list[int]]:
+def noted(folder: Path, rank: int = 0) -> list[list[int]]:
     """The batches of a training run that was killed and resumed, in its order.
 
     The batches after the last save come twice, and have to be the same.
     """
-    ends(starts(file, folder, *words, killed_at=killed_at), killed=True)
-    ends(starts(file, folder, *words))
-    return once(noted(folder), killed_at)
-
-
-def once(notes: list[tuple[int, list[int]]], killed_at: int = KILLED_AT) -> list[list[int]]:
-    """The notes of a killed training run and of its resumption, joined."""
-    saved = killed_at - killed_at % SAVES
+    lines = (folder / f"rank{rank}.jsonl").read_text().splitlines()
+    notes = [(step, numbers) for step, numbers in map(json.loads, lines)]
+    saved = KILLED_AT - KILLED_AT % SAVES
     steps = [step for step, _ in notes]
-    assert steps == [*range(1, killed_at + 1), *range(saved + 1, STEPS + 1)]
-    again = dict(notes[killed_at:])
+    assert steps == [*range(1, KILLED_AT + 1), *range(saved + 1, STEPS + 1)]
+    again = dict(notes[KILLED_AT:])
     assert all(again.get(step, numbers) == numbers for step, numbers in notes)
     return list(dict(notes).values())

@@ -7,6 +7,7 @@ import pickle
 import re
 import socket
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -130,7 +131,7 @@ def test_no_credentials_are_told(client: Any, caplog: pytest.LogCaptureFixture) 
 def test_workers_read_a_bucket(client: Any) -> None:
     put(client, a=b"".join(b"%d\n" % n for n in range(40)))
     rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/*.jsonl", index_dir=folder())
-    for executor in (lz.threads(2), lz.processes(2)):
+    for executor in (lz.threads(2), lz.processes(2), lz.processes(2, start_method="fork")):
         with lz.run(rows | lz.shuffle(seed=0) | lz.map(str), executor=executor) as run:
             assert sorted(map(int, run)) == [*range(40)]
 
@@ -160,13 +161,6 @@ def test_a_fork_reads_as_its_parent_does(client: Any) -> None:
     assert in_fork(read) == 0
     command = Path("/proc", (place / "helper").read_text(), "cmdline")
     until(lambda: not command.exists() or not command.read_bytes())  # it has ended
-
-
-def test_workers_that_are_forked_read_a_bucket(client: Any) -> None:
-    put(client, a=b"".join(b"%d\n" % n for n in range(40)))
-    rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/*.jsonl", index_dir=folder())
-    with lz.run(rows | lz.map(str), executor=lz.processes(2)) as run:
-        assert list(run) == [str(n) for n in range(40)]
 
 
 ODD = ["x//y.jsonl", "../z.jsonl", "./q.jsonl", "\x01c.jsonl", "/", "a\tb.jsonl"]
@@ -221,24 +215,39 @@ def test_credentials_that_expire_are_renewed(
     assert len({*used}) > 1
 
 
-class _Quiet(SimpleHTTPRequestHandler):
+class _Web(SimpleHTTPRequestHandler):
+    """Fails so many requests, and then serves a folder."""
+
+    times = 0
+
+    def send_head(self) -> Any:
+        if type(self).times:
+            type(self).times -= 1
+            return self.send_error(503)
+        return super().send_head()
+
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-def test_a_web_server_is_read() -> None:
+@pytest.fixture
+def web() -> Iterator[str]:
+    """The address of a web server with one file."""
     place = folder()
     Path(place, "a.txt").write_text("a\nb\n")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(place))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Web, directory=str(place))) as server:
         serving = Thread(target=server.serve_forever, daemon=True)
         serving.start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        files = lz.io.files(f"{url}/*.txt")
-        assert files == lz.io.files(f"{url}/a.txt")
-        assert (files[0].size, bool(files[0].version)) == (4, True)
-        assert lz.io.read_text(files, index_dir=place)[:] == ["a", "b"]
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         serving.join()
+
+
+def test_a_web_server_is_read(web: str) -> None:
+    files = lz.io.files(f"{web}/*.txt")
+    assert files == lz.io.files(f"{web}/a.txt")
+    assert (files[0].size, bool(files[0].version)) == (4, True)
+    assert lz.io.read_text(files, index_dir=folder())[:] == ["a", "b"]
 
 
 @pytest.mark.parametrize("way", ["busy", "cut"])
@@ -301,37 +310,17 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
             lz.io.files(url)
 
 
-class _Busy(_Quiet):
-    """Fails so many requests, and then serves a folder."""
-
-    times = 0
-
-    def send_head(self) -> Any:
-        if type(self).times:
-            type(self).times -= 1
-            return self.send_error(503)
-        return super().send_head()
-
-
 def test_a_web_server_that_is_busy_is_asked_again_and_has_lost_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    web: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = folder()
-    Path(place, "a.txt").write_text("a\nb\n")
     monkeypatch.setattr(remote, "_WAITS", [0] * 5)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Busy, directory=str(place))) as server:
-        serving = Thread(target=server.serve_forever, daemon=True)
-        serving.start()
-        url = f"http://127.0.0.1:{server.server_port}/a.txt"
-        monkeypatch.setattr(_Busy, "times", 2)
-        files = lz.io.files(url)
-        monkeypatch.setattr(_Busy, "times", 2)
-        assert lz.io.read_text(files, index_dir=place)[:] == ["a", "b"]
-        monkeypatch.setattr(_Busy, "times", 1_000_000)
-        with pytest.raises(lz.errors.StorageError, match=r"a\.txt can't be read: 503"):
-            lz.io.files(url)
-        server.shutdown()
-        serving.join()
+    monkeypatch.setattr(_Web, "times", 2)
+    files = lz.io.files(f"{web}/a.txt")
+    monkeypatch.setattr(_Web, "times", 2)
+    assert lz.io.read_text(files, index_dir=folder())[:] == ["a", "b"]
+    monkeypatch.setattr(_Web, "times", 1_000_000)
+    with pytest.raises(lz.errors.StorageError, match=r"a\.txt can't be read: 503"):
+        lz.io.files(f"{web}/a.txt")
 
 
 def test_what_is_set_up_for_fsspec_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ def test_a_task_that_hangs(tmp_path: Path) -> None:
         return x
 
     pipeline = lz.source(range(6)) | lz.map(hangs)
-    with lz.run(pipeline, executor=lz.ray(workers=1, timeout=40)) as run:  # a start too
+    with lz.run(pipeline, executor=lz.ray(workers=1, timeout=15)) as run:  # a start too
         items, error = until_error(run)
         assert type(error) is lz.WorkerTimeout
         mended.touch()
