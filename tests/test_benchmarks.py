@@ -81,13 +81,6 @@ held = harness.hold(harness.Contest("W1", "sums", 1), {names!r}, terms)
 print(json.dumps([row.to_json() for row in held]))
 """
 
-FILES = """
-import json, os
-os.environ["LAZYCKPT_BENCHMARK_FILES"] = os.getcwd()
-from contestants.of_lazyckpt import w11jsonl
-print(json.dumps(w11jsonl(200_000)()))
-"""
-
 SHUFFLES = """
 import json, shuffles
 print(json.dumps([row.values for row in shuffles.shuffles(1)]))
@@ -200,45 +193,6 @@ def test_a_resume_is_exact_only_if_it_is_so_the_second_time(tmp_path: Path) -> N
     wrong = [(row["inexact"], row["inexact again"]) for row in found]
     assert wrong == [(0, 0), (0, 3), (3, 3), (0, 3)]
     assert [row["bytes"] for row in found] == [4, 4, 4, 4]
-
-
-def test_readers_of_files_are_measured(tmp_path: Path) -> None:
-    found = json.loads(printed(tmp_path, FILES))
-    assert found["inexact"] == 0
-    assert all(found[key] > 0 for key in ("order", "shuffled", "local", "10%", "90%", "peak"))
-
-
-BAD = {
-    "--only W1,W99": "no row W99; there are W1, W2",
-    "--peers grian": "no peer grian; there are infinibatch, grain",
-    "--rounds 0": "--rounds must be above 0, got 0",
-    "--limit -1": "--limit must be above 0, got -1",
-    "--enough 0": "--enough must be above 0, got 0",
-    "--megabytes 0": "--megabytes must be above 0, got 0",
-    "--table none.json": "no file 'none.json' for --table; --json writes one",
-    "--json /no/such/folder/file.json": "no folder '/no/such/folder' for file.json",
-}
-REFUSED = """
-import contextlib, io, json, runpy
-found = []
-for arguments in {arguments}:
-    sys.argv[1:] = arguments.split()
-    with contextlib.redirect_stderr(io.StringIO()) as error:
-        try:
-            runpy.run_path({benchmarks!r}, run_name="__main__")
-        except SystemExit as ended:
-            found.append([ended.code, error.getvalue()])
-print(json.dumps(found))
-"""
-
-
-def test_bad_arguments_are_named(tmp_path: Path) -> None:
-    code = REFUSED.format(arguments=[*BAD], benchmarks=str(BENCHMARKS))
-    for (status, told), message in zip(
-        json.loads(printed(tmp_path, code)), BAD.values(), strict=True
-    ):
-        assert status == 2
-        assert message in told
 
 
 def test_a_run_has_a_table_and_json(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import json
 import pickle
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,19 +82,6 @@ def test_a_run_shows_itself() -> None:
 # --- closing ---
 
 
-def test_closing_and_entering_again() -> None:
-    with lz.run(PIPELINE) as run:
-        assert next(run) == ITEMS[0]
-    assert run.state.items == 1
-    for use in (next, list):
-        with pytest.raises(lz.PipelineError, match="closed"):
-            use(run)
-    run.close()
-    with run:
-        assert list(run) == ITEMS[1:]
-    assert run.state.items == 4
-
-
 TAILS: list[lz.Stage[Any, Any]] = [
     lz.map(str), lz.filter(bool), lz.batch(2), lz.shuffle(3, seed=0), lz.block_shuffle(3, seed=0),
     lz.repeat(), lz.take(5), lz.skip(1), lz.shard(num_shards=2, index=0), lz.scan(scanned, 0),
@@ -123,22 +109,6 @@ def test_close_closes_what_the_user_opened(place: str, tail: lz.Stage[Any, Any])
             stop()
             assert stream.opened == stream.closed
     assert lz.run(pipeline, run.state).state == run.state
-
-
-def test_files_are_closed(tmp_path: Path) -> None:
-    path = tmp_path / "lines.txt"
-    path.write_text("a\nb\nc\n")
-    files = []
-
-    def lines(path: Path) -> Iterator[str]:
-        with path.open() as file:
-            files.append(file)
-            yield from file
-
-    with lz.run(lz.source([path, path]) | lz.flat_map(lines) | lz.map(str.strip)) as run:
-        assert list(islice(run, 4)) == ["a", "b", "c", "a"]
-        assert [file.closed for file in files] == [True, False]
-    assert all(file.closed for file in files)
 
 
 # --- the user's own state ---
@@ -188,20 +158,6 @@ def test_none_is_an_item(tail: lz.Stage[Any, Any]) -> None:
     nones = lz.source([None] * 30) | lz.filter(lambda x: True)
     if "filter(bool)" not in repr(tail):
         assert len(list(islice(nones | tail, 20))) == len(list(islice(numbers | tail, 20))) > 0
-
-
-def test_an_iterator_of_a_run_outlives_an_error() -> None:
-    failures = iter([True, True, False])
-
-    def fail(item: int) -> int:
-        if item == 3 and next(failures, False):
-            raise ValueError
-        return item
-
-    loop, found = iter(lz.run(lz.source(range(6)) | lz.map(fail))), list[Any]()
-    while (item := tried(loop)) != "end":
-        found.append(item)
-    assert found == [0, 1, 2, "error", "error", 3, 4, 5]
 
 
 @pytest.mark.parametrize(

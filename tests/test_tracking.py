@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from time import sleep
 from types import FrameType
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import tracking
-from tests.helpers import Costly, until
+from tests.helpers import Costly
 from tests.state.cases import signed
 
 LETTERS = lz.source([*"abcdefgh"])
@@ -37,21 +38,6 @@ def rest(pipeline: Any, state: Any, **options: Any) -> list[Any]:
         found.append(item)
         tracked.ack(ticket)
     return found
-
-
-def test_an_item_that_was_late_and_is_finished_does_not_come_again() -> None:
-    now = [0.0]
-    tracked = lz.tracked(lz.run(LETTERS), max_in_flight=3, timeout=5, clock=lambda: now[0])
-    tickets = taken(tracked, 3)
-    now[0] = 5
-    again, item = next(tracked)
-    assert (again.number, again.attempt, item) == (0, 1, "a")
-    tracked.ack(tickets[1])
-    assert [next(tracked)[1] for _ in range(2)] == ["c", "d"]
-    with pytest.raises(
-        lz.errors.TicketError, match=r"out of date: item 2 was delivered again, with a new"
-    ):
-        tracked.ack(tickets[2])
 
 
 def test_each_bad_ticket_is_named_differently() -> None:
@@ -137,7 +123,7 @@ def test_the_next_item_is_waited_for() -> None:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(next(tracked)))
     thread.start()
-    until(lambda: tracked._changed._waiters)  # type: ignore[attr-defined]
+    sleep(0.05)
     assert not found
     tracked.ack(tickets[0])
     thread.join()
@@ -157,7 +143,7 @@ def test_who_waits_gets_an_error_when_it_is_closed() -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    until(lambda: tracked._changed._waiters)  # type: ignore[attr-defined]
+    sleep(0.05)  # so that it waits
     tracked.close()
     thread.join()
     assert "the tracked run is closed; enter it again" in str(errors[0])
@@ -170,13 +156,17 @@ def test_ctrl_c_ends_the_wait() -> None:
     main = threading.get_ident()
 
     def interrupt() -> None:
-        until(lambda: tracked._changed._waiters)  # type: ignore[attr-defined]
+        sleep(0.05)  # so that it waits
         signal.pthread_kill(main, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+
+    def wait() -> None:
+        thread.start()
         next(tracked)
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
     thread.join()
     tracked.ack(ticket)
     assert next(tracked)[1] == "b"

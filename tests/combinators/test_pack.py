@@ -173,26 +173,6 @@ def test_a_sequence_too_long_to_pack_is_named_and_nothing_before_it_is_lost() ->
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=repr)
-@given(sizes=SIZES, num_shards=st.integers(1, 4), cut=st.integers(0, 5))
-def test_ranks_have_the_rows_of_one_and_its_state(
-    stage: Any, sizes: list[int], num_shards: int, cut: int
-) -> None:
-    if "pack" in repr(stage):
-        sizes = [size % 5 for size in sizes]
-    rows = lz.source(Stream(sequences(sizes))) | stage
-    states = [lz.init(rows), *(state for _, state in lz.run(rows).with_state())]
-    for index in range(num_shards):
-        pipeline = rows | lz.shard(num_shards=num_shards, index=index)
-        found = [*lz.run(pipeline).with_state()]
-        assert str([row for row, _ in found]) == str([*rows][index::num_shards])
-        ends = [states[min(n * num_shards, len(states) - 1)] for n in range(1, len(found) + 1)]
-        assert [state.position for _, state in found] == [state.position for state in ends]
-        if cut < len(found):
-            rest = [*lz.run(pipeline, found[cut][1].to_json())]
-            assert str(rest) == str([row for row, _ in found[cut + 1 :]])
-
-
-@pytest.mark.parametrize("stage", STAGES, ids=repr)
 def test_rows_of_other_ranks_are_placed_and_not_filled(stage: Any) -> None:
     ragged: Any = [[9], [9, 9], [9], [9]]  # four tokens, of which no array can be made
     rows = lz.source(Stream([[1] * 4, [2] * 4, ragged, [3] * 4])) | stage

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
@@ -56,6 +56,20 @@ def test_no_two_rows_of_a_window_would_fit_into_one(
     for sizes in rows.values():
         least = sorted(sizes)[:2]
         assert len(least) < 2 or sum(least) > length
+
+
+@given(LENGTHS | st.lists(st.integers(1, 4), max_size=99), ROWS)
+@example([3] * 7 + [2] * 3, 10)
+def test_rows_have_as_much_room_as_by_best_fit_one_by_one(lengths: list[int], length: int) -> None:
+    plan = lz.plan_packing(lengths, length, seed=0, overflow="drop")
+    rooms: list[int] = []
+    for size in sorted((size for size in lengths if 0 < size <= length), reverse=True):
+        room = min((room for room in rooms if room >= size), default=length)
+        if room in rooms:
+            rooms.remove(room)
+        rooms.append(room - size)
+    filled = (sum(stop - start for _, start, stop in row) for row in plan)
+    assert sorted(length - each for each in filled) == sorted(rooms)
 
 
 @given(lengths=LENGTHS, length=ROWS, num_shards=st.integers(1, 5))

@@ -11,7 +11,7 @@ import lazyckpt as lz
 from tests.combinators.long_orders import LENGTHS, keep_laws
 
 
-@settings(max_examples=4)
+@settings(max_examples=max(3, settings().max_examples // 10))
 @given(n=LENGTHS, block=st.sampled_from([7, 64, 256, 2000]), shards=st.integers(1, 3))
 def test_views_keep_the_laws_across_their_windows(n: int, block: int, shards: int) -> None:
     shuffled = lz.source(range(n)) | lz.shuffle(seed=1) | lz.block_shuffle(block, seed=2)

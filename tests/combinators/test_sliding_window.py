@@ -14,12 +14,3 @@ def test_a_window_keeps_none_and_arrays_and_shuffles_over_indices() -> None:
     assert list([None, None] | lz.sliding_window(2)) == [(None, None)]
     shuffled = lz.source(range(9)) | lz.sliding_window(3) | lz.shuffle(seed=0)
     assert sorted(shuffled) == [(i, i + 1, i + 2) for i in range(7)]
-
-
-def test_a_window_after_a_shard_is_rank_invariant() -> None:
-    runs = [
-        lz.run(lz.source(range(20)) | lz.shard(num_shards=2, index=i) | lz.sliding_window(3))
-        for i in range(2)
-    ]
-    assert [next(run) for run in runs] == [(0, 2, 4), (1, 3, 5)]
-    assert runs[0].state == runs[1].state

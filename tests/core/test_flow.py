@@ -50,10 +50,6 @@ BLOCKS = {
 blocks = pytest.mark.parametrize("name", BLOCKS)
 
 
-def cuts(length: int) -> list[int]:
-    return [*range(min(length, 12)), *range(12, length, 1 + length // 20), length]
-
-
 @pytest.mark.parametrize("name", THERE)
 def test_a_loop_calls_no_function_for_an_item_that_is_there(name: str) -> None:
     pipeline, calls = THERE[name], 0
@@ -70,22 +66,6 @@ def test_a_loop_calls_no_function_for_an_item_that_is_there(name: str) -> None:
     finally:
         sys.setprofile(None)
     assert calls < len(whole) / 4
-
-
-@blocks
-def test_states_within_blocks(name: str) -> None:
-    pipeline = BLOCKS[name]
-    whole, states = list(pipeline), list(lz.run(pipeline).with_state())
-    assert [item for item, _ in states] == whole
-    for cut in cuts(len(whole)):
-        run = lz.run(pipeline)
-        assert list(islice(run, cut)) == whole[:cut]
-        state = run.state
-        assert state.items == cut
-        assert not cut or state == states[cut - 1][1]
-        assert list(lz.run(pipeline, state)) == whole[cut:]
-        assert list(run) == whole[cut:]
-        assert run.state.items == len(whole)
 
 
 @blocks

@@ -256,10 +256,8 @@ ENDS = [
     ("raise ValueError('mine')", 1, "ValueError: mine"),
 ]
 UNCLOSED_RUNS = {
-    "lz.threads()": 0,
     "lz.threads(2)": 0,
     "lz.processes(2)": 2,
-    "lz.processes()": 1,
     "lz.processes(2, start_method='spawn')": 2,
 }
 
@@ -270,7 +268,7 @@ UNCLOSED_RUNS = {
         (executor, "filter(lambda x: True)" if end == ENDS[1] else "map(slowly)", end)
         for executor, end in every_other(UNCLOSED_RUNS, ENDS[:2])
     ]
-    + [("lz.threads(2)", "map(slowly)", ENDS[2]), ([*UNCLOSED_RUNS][2], "map(slowly)", ENDS[2])],
+    + [(each, "map(slowly)", ENDS[2]) for each in [*UNCLOSED_RUNS][:2]],
 )
 def test_the_interpreter_ends_with_an_unclosed_run(
     executor: str, stage: str, end: tuple[str, int, str], tmp_path: Path

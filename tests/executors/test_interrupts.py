@@ -22,12 +22,12 @@ import lazyckpt as lz
 from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
 from tests.executors.faults import keep
+from tests.helpers import IS_DEEP
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 OURS = str(Path(lz.__file__).parent)
 N = 40
-IS_DEEP = settings().max_examples > 1_000
 IS_BRIEF = settings().max_examples <= 10
 
 

@@ -116,7 +116,7 @@ def held() -> tuple[int, int, int]:
 
 @pytest.mark.parametrize(
     ("executor", "cycles"),
-    [(lz.threads(), 200), (lz.threads(2), 200), (lz.processes(), 50)],
+    [(lz.threads(), 80), (lz.threads(2), 80), (lz.processes(), 25)],
     ids=["threads", "threads2", "processes"],
 )
 def test_opening_and_closing_leaks_nothing(executor: lz.Executor, cycles: int) -> None:

@@ -18,7 +18,8 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.faults import script
-from tests.executors.test_interrupts import IS_DEEP, At, Interrupt
+from tests.executors.test_interrupts import At, Interrupt
+from tests.helpers import IS_DEEP
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

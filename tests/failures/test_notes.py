@@ -154,20 +154,6 @@ def test_a_note_tells_how_to_make_the_item_again(
 
 
 @pytest.mark.parametrize("kind", FAILING)
-@pytest.mark.parametrize("behind", [None, *BEHIND], ids=str)
-def test_after_an_error_the_same_item_is_tried_again(
-    kind: str, behind: lz.Stage[Any, Any] | None
-) -> None:
-    flaky = Flaky(ValueError, None)
-    good, bad = (FAILING[kind][1](f) for f in (int, flaky))
-    if behind is not None:
-        good, bad = good | behind, bad | behind
-    found, errors = retried(bad)
-    assert found == list(good)
-    assert [type(error) for error in errors] == [ValueError] * flaky.failed == [ValueError]
-
-
-@pytest.mark.parametrize("kind", FAILING)
 @pytest.mark.parametrize("value", [(), (3,)])
 def test_stop_iteration_is_an_error_not_the_end(kind: str, value: tuple[int, ...]) -> None:
     good, bad = (FAILING[kind][1](f) for f in (int, Flaky(lambda: StopIteration(*value), None)))

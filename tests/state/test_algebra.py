@@ -12,7 +12,6 @@ import pytest
 import lazyckpt as lz
 from lazyckpt import State
 from lazyckpt.testing.laws import Stream
-from tests.helpers import Unread
 from tests.state.cases import DATA, PIPELINE, STREAM
 
 
@@ -34,12 +33,6 @@ def test_states_of_two_pipelines_have_no_order(operator: str) -> None:
     with pytest.raises(TypeError, match="not supported"):
         a < 3  # noqa: B015
     assert getattr(State, operator)(a, 3) is NotImplemented
-
-
-def test_advance_reads_nothing_with_random_access() -> None:
-    pipeline = lz.source(Unread()) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(3)
-    state = lz.advance(pipeline, lz.init(pipeline), 10**9 + 1)
-    assert (state.items, state.epoch) == (10**9 + 1, 3 * 10**7)
 
 
 @pytest.mark.parametrize("n", [4, sys.maxsize, sys.maxsize + 1, 10**30])
@@ -73,13 +66,6 @@ def test_advance_takes_a_state_in_any_form_and_says_what_is_wrong() -> None:
             use(lz.run(PIPELINE))
         with pytest.raises(lz.InvalidState, match="format 4"):
             use({**state.to_dict(), "lazyckpt": 4})
-
-
-def test_a_run_that_was_never_started_has_the_state_of_the_beginning() -> None:
-    run = lz.run(PIPELINE)
-    assert run.state == lz.init(PIPELINE)
-    assert not lz.diff(run.state, lz.init(PIPELINE))
-    assert lz.replay(PIPELINE, run.state) == next(run)
 
 
 def test_replay_is_exhausted_at_the_end() -> None:

@@ -18,7 +18,7 @@ from lazyckpt.testing.traces import Trace, same
 from tests.laws import LAWS, OF_WHAT_IS_TOLD
 
 # Each of these tries all laws on each of its pipelines, which are drawn for the laws, too.
-few = settings(max_examples=max(10, settings().max_examples // 5))
+few = settings(max_examples=max(5, settings().max_examples // 5))
 
 
 @pytest.mark.parametrize("law", sorted(LAWS))

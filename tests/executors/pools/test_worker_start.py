@@ -299,8 +299,9 @@ with lz.run(lz.source([1]) | about, executor=executor) as run:
 """
 
 
-@pytest.mark.parametrize("method", [None, "spawn", "fork"])
-@pytest.mark.parametrize("is_file", [True, False])
+@pytest.mark.parametrize(
+    ("method", "is_file"), [(None, True), (None, False), ("spawn", True), ("fork", False)]
+)
 def test_a_script_needs_no_guard(method: str | None, is_file: bool, tmp_path: Path) -> None:
     """Nor do workers run it again, and they find its surroundings as they are now."""
     text = UNGUARDED.format(method=method)

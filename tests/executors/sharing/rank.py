@@ -39,7 +39,8 @@ def main(
 ) -> None:  # fmt: skip
     meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
     more = {"chunk_size": 4, "timeout": timeout}
-    executor = shared(main, lz.processes(2), meeting, more)
+    workers = lz.processes(2) if kills >= 0 else lz.threads(2)
+    executor = shared(main, workers, meeting, more)
     try:
         own = pipeline(size, rank, count, kills)
         with lz.run(own, state, executor=executor, on_error=on_error) as run:
