@@ -63,22 +63,22 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
     def order(size: int, epoch: int, block: int) -> Order:
         return permuted(size, seed, "block_shuffle", epoch, block)
 
-    def check(block: Any, given: Any) -> None:
-        within("block_shuffle", block), within("block_shuffle", given, block_size - 1)
+    def check(block: Any, yielded: Any) -> None:
+        within("block_shuffle", block), within("block_shuffle", yielded, block_size - 1)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        anchor, block, given = position
-        reached = jump(anchor, given + n)[1]
+        anchor, block, yielded = position
+        reached = jump(anchor, yielded + n)[1]
         whole, rest = divmod(reached, block_size)
-        passed = max(0, reached - given)
+        passed = max(0, reached - yielded)
         if not whole:
             return (anchor, block, rest), passed
         return (jump(anchor, whole * block_size)[0], block + whole, rest), passed
 
     def ahead(position: Position, offsets: Indices) -> Indices:
-        anchor, block, given = position
+        anchor, block, yielded = position
         epoch = upstream.epoch(anchor)
-        places = as_array(offsets) + given
+        places = as_array(offsets) + yielded
         chosen = np.empty_like(places)
         blocks = places // block_size
         for number in np.unique(blocks).tolist():

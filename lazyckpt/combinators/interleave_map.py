@@ -66,9 +66,9 @@ def interleave_map(
     ['a', '1', 'b', '2', '3', 'x', 'y']
     """
 
-    def check(ended: int, turn: int, given: int, places: Any) -> None:
+    def check(ended: int, turn: int, yielded: int, places: Any) -> None:
         within("interleave_map", ended, 1), within("interleave_map", turn, cycle_length - 1)
-        within("interleave_map", given, block_length - 1)
+        within("interleave_map", yielded, block_length - 1)
         if len(places) != cycle_length:
             raise InvalidState(
                 f"interleave_map: {len(places)} positions for cycle_length={cycle_length}"
@@ -84,7 +84,7 @@ def interleave_map(
         return [Reread(before, ended=bool(ended)), *open_ones]
 
     def flow(position: Position) -> Flow[B]:
-        before, ended, turn, given, places = position
+        before, ended, turn, yielded, places = position
         epoch = upstream.epoch(before)
         inputs, last = noted(anchored(upstream, before))
         anchors: list[tuple[Position, Position] | tuple[()]] = list(places)
@@ -97,7 +97,7 @@ def interleave_map(
                 raise SourceChanged("interleave_map: an open input no longer exists") from None
 
         def items() -> Iterator[B]:
-            nonlocal ended, turn, given
+            nonlocal ended, turn, yielded
             stream = iter(inputs)
             streams: list[Iterator[B]] = [iter(())] * cycle_length
             order = deque([*range(turn, cycle_length), *range(turn)])
@@ -119,14 +119,14 @@ def interleave_map(
                         anchors[turn] = last(), 0
                     flows[turn], streams[turn] = current, iter(current)
                 for output in streams[turn]:
-                    given += 1
+                    yielded += 1
                     yield output
-                    if given == block_length:
+                    if yielded == block_length:
                         break
                 else:
                     anchors[turn], flows[turn] = (), None
                 order.rotate(-1)
-                given = 0
+                yielded = 0
             turn = 0
 
         def snapshot() -> Position:
@@ -134,9 +134,9 @@ def interleave_map(
                 place if each is None or not place else (place[0], each.snapshot())
                 for place, each in zip(anchors, flows, strict=True)
             )
-            if given == block_length:
+            if yielded == block_length:
                 return inputs.snapshot(), ended, (turn + 1) % cycle_length, 0, reached
-            return inputs.snapshot(), ended, turn, given, reached
+            return inputs.snapshot(), ended, turn, yielded, reached
 
         return Flow(items(), snapshot)
 

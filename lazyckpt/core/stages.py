@@ -106,7 +106,7 @@ def stateful(
     share: Share | None = None,
     **modes: Unpack[Modes],
 ) -> Machine[Any]:
-    """Build a stage that owns a part of the position, after upstream's: `(place, own, ...)`.
+    """Build a stage that owns a part of the position, after upstream's: `(before, own, ...)`.
 
     A step that reaches upstream's `End` raises one with its own position.
 
@@ -198,7 +198,7 @@ def joining(
     choices: Callable[[Position, int], Iterator[int]] | None = None,
     **modes: Unpack[Modes],
 ) -> Machine[Any]:
-    """Build a stage that joins pipelines: its position is `((place, ...), own, ...)`.
+    """Build a stage that joins pipelines: its position is `((part, ...), own, ...)`.
 
     Args:
         name: Name for errors.
@@ -216,14 +216,14 @@ def joining(
     """
 
     def fits(position: Position) -> None:
-        places, *own = position
+        parts, *own = position
         _check_own(name, own, check)
         wanted = range(len(children)) if opened is None else {*opened(*own)}
-        for number, (child, place) in enumerate(zip(children, places, strict=True)):
-            if (place != ()) != (number in wanted):
-                raise InvalidState(f"{name}: a state with {brief(place)} for pipelines[{number}]")
-            if place != ():
-                child.check(place)
+        for number, (child, part) in enumerate(zip(children, parts, strict=True)):
+            if (part != ()) != (number in wanted):
+                raise InvalidState(f"{name}: a state with {brief(part)} for pipelines[{number}]")
+            if part != ():
+                child.check(part)
 
     return _machine(
         modes,

@@ -206,20 +206,20 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
         items = iterate(data, index)
         known = index
 
-        def place() -> tuple[Position, int]:
+        def reached() -> tuple[Position, int]:
             nonlocal known
             if left := remaining(items):
                 known = len(data) - left
             else:  # after the last item, or within a list that was cut before it
-                reached = index_reached(items) if isinstance(data, list) else None
-                known = max(known, len(data)) if reached is None else reached
+                found = index_reached(items) if isinstance(data, list) else None
+                known = max(known, len(data)) if found is None else found
             return (epoch, known), known - index
 
         return in_blocks(
             _whole(items, FirstItems(items, length - index), look),
-            lambda: place()[0],
-            lambda: place()[1],
-            place,
+            lambda: reached()[0],
+            lambda: reached()[1],
+            reached,
         )
 
     return walk
@@ -311,17 +311,17 @@ class Order(Protocol):
 class Listed:
     """An order stored as an array."""
 
-    def __init__(self, places: NDArray[Any]) -> None:
-        self._places = places
+    def __init__(self, numbers: NDArray[Any]) -> None:
+        self._numbers = numbers
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._numbers)
 
     def __getitem__(self, index: int) -> int:
-        return int(self._places[index])
+        return int(self._numbers[index])
 
     def at(self, indices: Indices) -> Indices:
-        found: NDArray[Any] = self._places[as_array(indices)]
+        found: NDArray[Any] = self._numbers[as_array(indices)]
         return found
 
 
@@ -372,8 +372,8 @@ def reordered(
             nonlocal index
             while index < length:
                 window = range(index, min(index + _WINDOW, length))
-                for place in as_array(chosen.at(window)).tolist():
-                    item = alone(begin, place)
+                for number in as_array(chosen.at(window)).tolist():
+                    item = alone(begin, number)
                     index += 1
                     yield item
 

@@ -53,21 +53,21 @@ def shuffled_blocks(
         length: Number of outputs per epoch, if known.
     """
 
-    def check(number: Any, given: Any) -> None:
-        within(name, number), within(name, given, size - 1)
+    def check(number: Any, yielded: Any) -> None:
+        within(name, number), within(name, yielded, size - 1)
 
     def rereads(position: Position) -> list[Reread]:
         return [Reread(position[0], size if position[-1] else 0)]
 
     def flow(position: Position) -> Flow[Any]:
-        anchor, number, given = position
+        anchor, number, yielded = position
         before, epoch = upstream.flow(anchor), upstream.epoch(anchor)
         block: list[Any] = []
         ticks: Iterator[Any] = iterate(block)
         passed = 0  # yielded by the earlier blocks
 
         def blocks() -> Iterator[Iterator[Any]]:
-            nonlocal anchor, number, given, block, ticks, passed
+            nonlocal anchor, number, yielded, block, ticks, passed
             stream = iter(before)
             here, following = anchor, number
             while items := list(islice(stream, size)):
@@ -75,16 +75,16 @@ def shuffled_blocks(
                 if seed is not None:
                     order = permuted(len(outputs), seed, name, epoch, following)
                     outputs = _rearranged(outputs, as_array(order.at(range(len(outputs)))))
-                if given and given >= len(outputs):
-                    raise _shrunk(name, what, given, len(outputs))
-                left = iterate(outputs, given)
+                if yielded and yielded >= len(outputs):
+                    raise _shrunk(name, what, yielded, len(outputs))
+                left = iterate(outputs, yielded)
                 anchor, number = here, following
                 # In one assignment, because an interrupt may come at any time, and this is counted.
-                passed, given, block, ticks = passed + len(block) - given, 0, outputs, left
+                passed, yielded, block, ticks = passed + len(block) - yielded, 0, outputs, left
                 yield ticks
                 here, following = before.snapshot(), following + 1
-            if given:
-                raise _shrunk(name, what, given, 0)
+            if yielded:
+                raise _shrunk(name, what, yielded, 0)
             anchor, number = before.snapshot(), following
             passed, block = passed + len(block), []
 
@@ -92,7 +92,7 @@ def shuffled_blocks(
             left = remaining(ticks)
             if block and not left:
                 return before.snapshot(), number + 1, 0
-            return anchor, number, len(block) - left if block else given
+            return anchor, number, len(block) - left if block else yielded
 
         def taken() -> int:
             return passed + len(block) - remaining(ticks)
@@ -117,7 +117,7 @@ def _rearranged(items: list[Any], order: NDArray[np.integer[Any]]) -> list[Any]:
     return found
 
 
-def _shrunk(name: str, what: str, given: int, found: int) -> SourceChanged:
+def _shrunk(name: str, what: str, yielded: int, found: int) -> SourceChanged:
     return SourceChanged(
-        f"{name}: the state is after {what} {given} of a window that now has {found}"
+        f"{name}: the state is after {what} {yielded} of a window that now has {found}"
     )

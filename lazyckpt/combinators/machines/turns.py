@@ -34,7 +34,7 @@ class Turns(Generic[A]):
             name,
             self.machines,
             first=(0, 0, 0),
-            check=lambda ended, turn, given: self.check(name, ended, turn, given),
+            check=lambda ended, turn, yielded: self.check(name, ended, turn, yielded),
             rate=Rate(),
             step=self.step,
             flow=self.flow,
@@ -48,32 +48,32 @@ class Turns(Generic[A]):
         lengths = [each.length for each in self.machines if each.length is not None]
         return sum(lengths) if len(lengths) == self.width else None
 
-    def check(self, name: str, ended: int, turn: int, given: int) -> None:
+    def check(self, name: str, ended: int, turn: int, yielded: int) -> None:
         within(name, ended, (1 << self.width) - 1), within(name, turn, self.width - 1)
-        within(name, given, self.block_length - 1)
+        within(name, yielded, self.block_length - 1)
 
-    def turned(self, turn: int, given: int, ended: int) -> tuple[int, int]:
+    def turned(self, turn: int, yielded: int, ended: int) -> tuple[int, int]:
         """Return the turn and its count, past a turn that is over and machines that have ended."""
-        if given == self.block_length:
-            turn, given = (turn + 1) % self.width, 0
+        if yielded == self.block_length:
+            turn, yielded = (turn + 1) % self.width, 0
         while ended >> turn & 1 and ended + 1 < 1 << self.width:
             turn = (turn + 1) % self.width
-        return (turn, given) if ended + 1 < 1 << self.width else (0, 0)
+        return (turn, yielded) if ended + 1 < 1 << self.width else (0, 0)
 
     def step(self, position: Position) -> tuple[Position, A]:
-        (*places,), ended, turn, given = position
+        (*places,), ended, turn, yielded = position
         while ended + 1 < 1 << self.width:
             try:
                 places[turn], item = self.machines[turn].step(places[turn])
             except End as end:
                 places[turn], ended = end.position, ended | 1 << turn
-                turn, given = self.turned(turn, 0, ended)
+                turn, yielded = self.turned(turn, 0, ended)
             else:
-                return (tuple(places), ended, *self.turned(turn, given + 1, ended)), item
-        raise End((tuple(places), ended, turn, given))
+                return (tuple(places), ended, *self.turned(turn, yielded + 1, ended)), item
+        raise End((tuple(places), ended, turn, yielded))
 
     def flow(self, position: Position) -> Flow[A]:
-        places, ended, turn, given = position
+        places, ended, turn, yielded = position
         block_length, turned = self.block_length, self.turned
         flows = [each.flow(place) for each, place in zip(self.machines, places, strict=True)]
 
@@ -84,33 +84,35 @@ class Turns(Generic[A]):
 
         def rounds() -> Iterator[Iterator[A]]:
             """Yield the items until one pipeline ends, then those until the next one does."""
-            nonlocal ended, turn, given, order, before, taken, noted
+            nonlocal ended, turn, yielded, order, before, taken, noted
             streams = [iter(each) for each in flows]
             while ended + 1 < 1 << self.width:
                 numbers = chain(range(turn, self.width), range(turn))
                 order = [number for number in numbers if not ended >> number & 1]
                 turns: Iterator[Iterator[A]] = cycle([streams[number] for number in order])
                 if block_length > 1:
-                    first = repeat(next(turns), block_length - given)
+                    first = repeat(next(turns), block_length - yielded)
                     others = map(repeat, turns, repeat(block_length))
                     turns = chain(first, chain.from_iterable(others))
                 items, taken = counted(map(next, turns))
                 yield items
                 turn, before, taken = whose()[0], before + taken(), lambda: 0
                 ended |= 1 << turn
-                turn, given = turned(turn, 0, ended)
+                turn, yielded = turned(turn, 0, ended)
                 noted = None
 
         def whose() -> tuple[int, int]:
             """Return the turn, and the number of items yielded in it."""
-            blocks, inside = divmod(given + taken(), block_length)
+            blocks, inside = divmod(yielded + taken(), block_length)
             return order[blocks % len(order)], inside
 
         def snapshot() -> Position:
             nonlocal noted
             here, moved = taken(), set(range(len(flows)))
             if noted is not None:
-                turns = range((given + noted) // block_length, -(-(given + here) // block_length))
+                turns = range(
+                    (yielded + noted) // block_length, -(-(yielded + here) // block_length)
+                )
                 moved = {order[each % len(order)] for each in turns[-len(order) :]}
             for number in moved:
                 now[number] = flows[number].snapshot()
@@ -121,21 +123,21 @@ class Turns(Generic[A]):
         return Flow(items, snapshot, taken=lambda: before + taken())
 
     def skip(self, position: Position, n: int) -> tuple[Position, int]:
-        places, ended, turn, given = position
+        places, ended, turn, yielded = position
         has = [self._jump(i, place, n)[1] for i, place in enumerate(places)]
         taken, left = [0] * self.width, n
 
         def give() -> None:
             """Take the rest of one turn."""
-            nonlocal ended, turn, given, left
-            some = min(self.block_length - given, has[turn] - taken[turn], left)
-            taken[turn], left, given = taken[turn] + some, left - some, given + some
-            if left and given < self.block_length:
-                ended, given = ended | 1 << turn, 0
+            nonlocal ended, turn, yielded, left
+            some = min(self.block_length - yielded, has[turn] - taken[turn], left)
+            taken[turn], left, yielded = taken[turn] + some, left - some, yielded + some
+            if left and yielded < self.block_length:
+                ended, yielded = ended | 1 << turn, 0
                 taken[turn] += 1  # the next request ends it
-            turn, given = self.turned(turn, given, ended)
+            turn, yielded = self.turned(turn, yielded, ended)
 
-        if left and given:
+        if left and yielded:
             give()
         rest = {
             number: has[number] - taken[number]
@@ -147,11 +149,11 @@ class Turns(Generic[A]):
             left -= min(whole, most)
             taken[number] += min(whole, most + 1)
             ended |= (most < whole) << number
-        turn, given = self.turned(turn, given, ended)
+        turn, yielded = self.turned(turn, yielded, ended)
         while left and ended + 1 < 1 << self.width:
             give()
         after = [self._jump(i, place, taken[i])[0] for i, place in enumerate(places)]
-        return (tuple(after), ended, turn, given), n - left
+        return (tuple(after), ended, turn, yielded), n - left
 
     def item(self, position: Position, n: int) -> A:
         known = self._known
@@ -163,14 +165,14 @@ class Turns(Generic[A]):
         return found
 
     def _rounds(self, position: Position) -> _Rounds:
-        places, _, turn, given = position
+        places, _, turn, yielded = position
         has = [
             self._jump(i, place, each.length)[1] if isinstance(each.length, int) else math.inf
             for i, (each, place) in enumerate(zip(self.machines, places, strict=True))
         ]
-        first = min(self.block_length - given, has[turn]) if given else 0
+        first = min(self.block_length - yielded, has[turn]) if yielded else 0
         has[turn] -= first
-        order = [*range(turn + bool(given), self.width), *range(turn + bool(given))]
+        order = [*range(turn + bool(yielded), self.width), *range(turn + bool(yielded))]
         return _Rounds([(i, has[i]) for i in order], self.block_length, turn, first)
 
     def _jump(self, number: int, place: Position, n: int) -> tuple[Position, int]:
@@ -198,7 +200,7 @@ class _Rounds:
         self._taken = [0, *sorted([has for _, has in order])]
         pairs = enumerate(pairwise(self._taken))
         parts = [(b - a) * (len(order) - i) if b > a else 0 for i, (a, b) in pairs]
-        self._given = [*accumulate(parts, initial=0)]
+        self._totals = [*accumulate(parts, initial=0)]
         self._found: dict[int, list[tuple[int, float]]] = {}
 
     def find(self, n: int) -> tuple[int, int]:
@@ -207,8 +209,8 @@ class _Rounds:
         if n < first:
             return self._turn, n
         n -= first
-        ended = bisect_right(self._given, n) - 1
-        more, rest = divmod(n - int(self._given[ended]), len(self._order) - ended)
+        ended = bisect_right(self._totals, n) - 1
+        more, rest = divmod(n - int(self._totals[ended]), len(self._order) - ended)
         taken = int(self._taken[ended]) + more
         if block_length == 1:
             number = self._active(ended)[rest][0]
@@ -216,7 +218,7 @@ class _Rounds:
             taken -= taken % block_length  # back to the beginning of the round
             ended = bisect_right(self._taken, taken) - 1
             before = (taken - self._taken[ended]) * (len(self._order) - ended)
-            rest = n - int(self._given[ended] + before)
+            rest = n - int(self._totals[ended] + before)
             for number, has in self._active(ended):  # noqa: B007  # used after the loop
                 some = min(block_length, has - taken)
                 if rest < some:

@@ -177,17 +177,17 @@ class Loader(Iterable[T], Generic[T]):
         """Move to the start of a loop and return its items."""
         iter(self._run)  # raises an error if it is closed
         is_trained = self._trained is not None and self._trained == self.state
-        told, self.batch_sampler.epoch = self.batch_sampler.epoch, 0
+        chosen, self.batch_sampler.epoch = self.batch_sampler.epoch, 0
         items = self._paced.epoch(self._size)
         if self._size is not None:
-            self._begin_after_multiple(self._size, told)
+            self._begin_after_multiple(self._size, chosen)
         elif self._continues:
             pass
         elif self._ranked is not None:
-            items = self._ranked.epoch(least=told, is_left=self._is_left)
+            items = self._ranked.epoch(least=chosen, is_left=self._is_left)
         else:
             epochs = EpochLoader(self._run)
-            epoch = max(epochs.epoch + self._is_left, told)
+            epoch = max(epochs.epoch + self._is_left, chosen)
             if epoch > epochs.epoch:
                 epochs.advance(epoch)
         self._is_left = False
@@ -195,9 +195,9 @@ class Loader(Iterable[T], Generic[T]):
             self._note_trained()
         return items
 
-    def _begin_after_multiple(self, size: int, told: int) -> None:
+    def _begin_after_multiple(self, size: int, chosen: int) -> None:
         items = self.state.items
-        is_left = self._is_left or told > items // size
+        is_left = self._is_left or chosen > items // size
         left = None if self._ranked is None or not self._is_left else self._ranked.left
         left = -items % size if left is None else left
         if is_left and left:
@@ -205,7 +205,7 @@ class Loader(Iterable[T], Generic[T]):
                 self._paced.load_state_dict(renumbered(self.state, int(left)))
             else:
                 self._pass_over(int(left))
-        self._pass_over(told * size - self.state.items)
+        self._pass_over(chosen * size - self.state.items)
 
     def _pass_over(self, left: int) -> None:
         run, state = self._paced, self.state

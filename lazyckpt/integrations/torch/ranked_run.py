@@ -14,15 +14,15 @@ from lazyckpt.core.content import dumps
 from lazyckpt.errors import PipelineError
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.integrations.torch.lookahead import Lookahead
-from lazyckpt.integrations.torch.places import common_place, meeting_point, of_group
+from lazyckpt.integrations.torch.rank_positions import common_state, meeting_point, of_group
 from lazyckpt.integrations.torch.ranks import Ranks
 from lazyckpt.integrations.torch.reports import (
     Report,
     check_alike,
     failed,
+    in_words,
     is_divided,
     pipeline_digest,
-    told,
 )
 from lazyckpt.run import Run
 from lazyckpt.state.state import AnyState, State, flat
@@ -79,7 +79,7 @@ class RankedRun(Generic[T]):
         self.left: float | None = None
         self._last = 0
         self._ahead = Lookahead(run)
-        self.state, self._has_place = run.state, False
+        self.state, self._has_position = run.state, False
         self._ranks: Ranks | None = None
         self.length: float | None = None
         self._digest = pipeline_digest(pipeline)
@@ -110,7 +110,7 @@ class RankedRun(Generic[T]):
     def load_state_dict(self, state: AnyState) -> None:
         """Move to a state; a running loop continues from there, after a new agreement."""
         assert self._ranks is not None
-        self.load(state, *self._ranks.who)
+        self.load(state, *self._ranks.rank_and_size)
 
     def load(self, state: AnyState, rank: int, size: int) -> None:
         """Move to a state of this rank in a group of that size, or to one of all ranks."""
@@ -126,7 +126,7 @@ class RankedRun(Generic[T]):
         self._agreements.clear()
         self._agreements.extend(agreements)
         self._turn += 1
-        self.left, self._kept, self._has_place = None, None, True
+        self.left, self._kept, self._has_position = None, None, True
 
     def keep(self) -> None:
         """Remember the positions of all ranks, for `rewind`."""
@@ -174,7 +174,7 @@ class RankedRun(Generic[T]):
             ahead.fill(room, last)
             most = int(min(room, self.left))
             ready = min(len(ahead.items), most)
-            reports = self._agree("its next steps", size, ready=ready, error=told(ahead.error))
+            reports = self._agree("its next steps", size, ready=ready, error=in_words(ahead.error))
             agreed, given = min(report.ready for report in reports), 0
             while given < agreed and not self._has_changed:
                 ahead.fill(room, last)
@@ -229,8 +229,8 @@ class RankedRun(Generic[T]):
             group: The process group.
             items: Number of items of this rank after which to continue; None for all delivered.
         """
-        if self._ranks is not None and self._ranks.who != (group.rank(), group.size()):
-            rank, size = self._ranks.who
+        if self._ranks is not None and self._ranks.rank_and_size != (group.rank(), group.size()):
+            rank, size = self._ranks.rank_and_size
             raise PipelineError(
                 f"join: this was rank {rank} of {size}, and is rank {group.rank()} of "
                 f"{group.size()}; make a new loader, from the states converted by lz.reshard or "
@@ -240,28 +240,29 @@ class RankedRun(Generic[T]):
         self._turn += 1
         reached = self.state.items if items is None else items
         past = [(each.number, reached - each.items) for each in self._agreements]
-        reports = self._tell("a place", has_place=self._has_place, past=past)
-        error = self._take_place(self._ranks.rank, reports, reached)
+        reports = self._exchange("a position", has_position=self._has_position, past=past)
+        error = self._take_position(self._ranks.rank, reports, reached)
         length = self.pipeline.machine.length
-        reports = self._tell("to begin", error=told(error), length=length)
+        reports = self._exchange("to begin", error=in_words(error), length=length)
         if error is not None:
             raise error
         if wrong := [rank for rank, report in enumerate(reports) if report.error]:
             raise failed(reports, wrong)
-        self._has_place = True
+        self._has_position = True
         self.length = _shortest(reports)
         self._agreements.clear()
         self._remember(0, reports)
 
-    def _take_place(self, rank: int, reports: list[Report], reached: int) -> Exception | None:
+    def _take_position(self, rank: int, reports: list[Report], reached: int) -> Exception | None:
         """Move to the common position of all ranks; return the error that this raised."""
-        point, new = meeting_point(reports), [n for n, r in enumerate(reports) if not r.has_place]
+        point = meeting_point(reports)
+        new = [n for n, report in enumerate(reports) if not report.has_position]
         states: dict[str, str] = {}
         if point is not None:
             here = next((each for each in self._agreements if each.number == point.agreement), None)
             if new:
-                states = self._places(here, new, reports)
-            if here is not None and self._has_place:
+                states = self._states_at(here, new, reports)
+            if here is not None and self._has_position:
                 if self.state.items == here.items + point.steps:
                     return None
                 states = {str(rank): here.states[rank]}
@@ -273,18 +274,18 @@ class RankedRun(Generic[T]):
             )
         if len(new) in (0, len(reports)):
             return None
-        state = common_place(reports, new, self.pipeline)  # an error is raised on all ranks
+        state = common_state(reports, new, self.pipeline)  # an error is raised on all ranks
         return self._go_on(state, 0) if rank in new else None
 
-    def _places(
+    def _states_at(
         self, here: Agreement | None, new: list[int], reports: list[Report]
     ) -> dict[str, str]:
         """Return the states of new ranks at an agreement, from the first rank that took part."""
-        first = next(rank for rank, report in enumerate(reports) if report.has_place)
+        first = next(rank for rank, report in enumerate(reports) if report.has_position)
         states = None
         if here is not None and self._ranks is not None and self._ranks.rank == first:
             states = {str(rank): here.states[rank] for rank in new}
-        found = self._tell("places of new ranks", states=states)[first].states
+        found = self._exchange("positions of new ranks", states=states)[first].states
         assert found is not None
         return found
 
@@ -302,11 +303,11 @@ class RankedRun(Generic[T]):
             self.state = self._ahead.items.popleft()[1]
         return self._ahead.error
 
-    def _agree(self, asks: str, size: int | None, **said: Any) -> list[Report]:
+    def _agree(self, asks: str, size: int | None, **facts: Any) -> list[Report]:
         """Exchange reports of all ranks; raise an error on all of them if they are out of step."""
         since = self.state.items - self._agreements[-1].items if self._agreements else None
         number = self._agreements[-1].number + 1 if self._agreements else 0
-        reports = self._tell(asks, size, since=since, **said)
+        reports = self._exchange(asks, size, since=since, **facts)
         self._remember(number, reports)
         return reports
 
@@ -314,12 +315,12 @@ class RankedRun(Generic[T]):
         states = [report.state for report in reports]
         self._agreements.append(Agreement(number, states, self.state.items))
 
-    def _tell(self, asks: str, size: int | None = None, **said: Any) -> list[Report]:
+    def _exchange(self, asks: str, size: int | None = None, **facts: Any) -> list[Report]:
         if self._ranks is None:
             raise PipelineError("loader: it has joined no process group")
         settings = {"agree_ahead": self._room, "epoch_size": size}
         state = self.state.to_json()
-        mine = Report(asks, settings, self._digest, state, self.state.items, **said)
+        mine = Report(asks, settings, self._digest, state, self.state.items, **facts)
         found = [Report.from_bytes(each) for each in self._ranks.exchange(mine.to_bytes())]
         check_alike(found)
         return found

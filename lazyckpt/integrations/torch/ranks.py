@@ -49,7 +49,7 @@ class Ranks:
             )
 
     @property
-    def who(self) -> tuple[int, int]:
+    def rank_and_size(self) -> tuple[int, int]:
         """This rank, and the number of ranks."""
         return self.rank, self.size
 
@@ -96,13 +96,13 @@ class Ranks:
     def _missing(self, end: float) -> RankMissing:
         missing = [rank for rank in range(self.size) if not self._comes(rank, end)]
         if self.rank in missing:
-            who, missing = "the missing ranks are unknown, because the store is gone", []
+            reason, missing = "the missing ranks are unknown, because the store is gone", []
         elif not missing:
-            who = "a connection was lost, although all ranks came"
+            reason = "a connection was lost, although all ranks came"
         else:
-            who = f"{listed(missing)} did not come"
+            reason = f"{listed(missing)} did not come"
         return RankMissing(
-            f"loader: of {self.size} ranks that agree within timeout={self._timeout:g} s, {who}",
+            f"loader: of {self.size} ranks that agree within timeout={self._timeout:g} s, {reason}",
             missing,
         )
 

@@ -29,7 +29,7 @@ class Report(NamedTuple):
     - `epoch`: epoch of its next item
     - `ready`: number of items it has computed ahead
     - `error`: the error in place of the next item, as a string
-    - `has_place`: True if its state is a position that it has reached
+    - `has_position`: True if its state is a position that it has reached
     - `past`: agreements that it remembers: their numbers, and its items since each
     - `length`: number of items per epoch, infinity if endless, None if unknown
     - `states`: states of new ranks at one of these agreements, by rank
@@ -44,7 +44,7 @@ class Report(NamedTuple):
     epoch: int = 0
     ready: int = 0
     error: str | None = None
-    has_place: bool = True
+    has_position: bool = True
     past: Sequence[tuple[int, int]] = ()
     length: float | None = None
     states: dict[str, str] | None = None
@@ -132,7 +132,7 @@ def listed(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
 
 
-def told(error: Exception | None) -> str | None:
+def in_words(error: Exception | None) -> str | None:
     """Format an error for the other ranks."""
     return None if error is None else cut(f"{type(error).__name__}: {error}"[:_MOST])
 

@@ -28,7 +28,7 @@ def meeting_point(reports: Sequence[Report]) -> Point | None:
     It comes after the last common agreement, at the step of the slowest rank. None
     if there is no common agreement.
     """
-    pasts = [dict(report.past) for report in reports if report.has_place]
+    pasts = [dict(report.past) for report in reports if report.has_position]
     known = [
         Point(number, min(past[number] for past in pasts))
         for number in (pasts[0] if pasts else ())
@@ -57,9 +57,9 @@ def of_group(found: Mapping[str, Any], size: int) -> tuple[list[str], int]:
     return states, steps
 
 
-def common_place(reports: Sequence[Report], new: Sequence[int], pipeline: Chain) -> str:
+def common_state(reports: Sequence[Report], new: Sequence[int], pipeline: Chain) -> str:
     """Return the state of the ranks that are not new, if it applies to every rank."""
-    states = {report.state for report in reports if report.has_place}
+    states = {report.state for report in reports if report.has_position}
     if len(states) == 1 and is_divided(pipeline):
         with suppress(StateMismatch):
             reshard([*states], pipeline)
