@@ -73,6 +73,9 @@ def combinator(
         dropped: Function of all arguments that returns None if the stage drops nothing, otherwise
             a function from an item to the reason for dropping it, or None. `on_error="skip"`
             counts dropped items among the skipped ones.
+        by_length: For a stage that looks only at the lengths of sequences, and whose flow reads
+            them in its pending function: a function from an item to a `lazyckpt.core.cut.Cut` of
+            all of it. The stage also takes such cuts as items.
         registered: If True, add it to `lazyckpt.registry`; inner stages of a library need not be.
 
     >>> from lazyckpt.core.stages import stateless

@@ -24,7 +24,7 @@ from tests.helpers import loaded, printed
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
 ROOMS = [
-    ["core.secrets", "core.iterators"],
+    ["core.secrets", "core.iterators", "core.cut"],
     ["errors"],
     ["core.sizes", "core.pictured"],
     ["core.checks"],

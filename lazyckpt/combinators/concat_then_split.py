@@ -19,6 +19,7 @@ from lazyckpt.combinators.machines.token_rows import (
     cutting,
     padding,
     size_of,
+    whole_sequence,
 )
 from lazyckpt.combinators.pack import traced_rows
 from lazyckpt.core.checks import boolean, optional
@@ -43,6 +44,7 @@ def _rebased(
         changes={"length": "here", "drop_last": "here", "pad": "blind"}, rebase=_rebased
     ),
     trace=traced_rows,
+    by_length=whole_sequence("concat_then_split"),
 )
 def concat_then_split(
     upstream: Machine[Any],

@@ -22,6 +22,7 @@ from lazyckpt.combinators.machines.token_rows import (
     dropped,
     overflow_policy,
     padding,
+    whole_sequence,
 )
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.core.call import Call
@@ -101,6 +102,7 @@ REPACKED = Elastic(changes={"length": "here", "num_bins": "here", "pad": "blind"
     elastic=REPACKED,
     trace=traced_rows,
     dropped=dropped,
+    by_length=whole_sequence("pack_first_fit"),
 )
 def pack_first_fit(
     upstream: Machine[Any],
@@ -178,6 +180,7 @@ def pack_first_fit(
     elastic=REPACKED,
     trace=traced_rows,
     dropped=dropped,
+    by_length=whole_sequence("pack_best_fit"),
 )
 def pack_best_fit(
     upstream: Machine[Any],

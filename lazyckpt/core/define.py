@@ -9,6 +9,7 @@ from typing import Any, TypedDict, get_args
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import Check, signature_of
+from lazyckpt.core.cut import Cut
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, Elastic, Role, registry
 from lazyckpt.core.show import written_at
@@ -27,6 +28,7 @@ class Options(TypedDict, total=False):
     elastic: Elastic
     trace: Callable[..., Any]
     dropped: Callable[..., Callable[[Any], str | None] | None]
+    by_length: Callable[[Any], Cut]
     itemwise: bool
     registered: bool
 
@@ -48,6 +50,7 @@ def define(
     elastic: Elastic = _RIGID,
     trace: Callable[..., Any] | None = None,
     dropped: Callable[..., Callable[[Any], str | None] | None] | None = None,
+    by_length: Callable[[Any], Cut] | None = None,
     registered: bool = True,
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
@@ -90,6 +93,7 @@ def define(
         elastic=elastic,
         trace=trace,
         dropped=dropped,
+        by_length=by_length,
     )
     public.combinator = combinator  # type: ignore[attr-defined]  # unpickled calls find it here
     if registered:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lazyckpt.core.checks import Check, checked, is_starred
 from lazyckpt.core.content import check_content, content, forms
+from lazyckpt.core.cut import Cut
 from lazyckpt.core.machine import Machine, apart
 from lazyckpt.core.user_state import storable
 from lazyckpt.core.values import is_function
@@ -93,6 +94,7 @@ class Combinator(NamedTuple):
     elastic: Elastic
     trace: Callable[..., Any] | None
     dropped: Callable[..., Callable[[Any], str | None] | None] | None
+    by_length: Callable[[Any], Cut] | None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return all arguments by name, checked and with defaults."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import toolz
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit, brief, is_integer, one_of, unrounded
+from lazyckpt.core.cut import Cut
 from lazyckpt.core.registry import Elastic
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
@@ -34,25 +35,6 @@ def token_count(stage: str, size: Any, item: Any) -> int:
             f"for {brief(item)}"
         )
     return int(size)
-
-
-class Cut(NamedTuple):
-    """A part of a sequence. While a row is being planned, only its length matters.
-
-    Attributes:
-        whole: Function that returns the sequence's arrays when a row is filled, shared by its cuts.
-        begin: Index of the first token.
-        end: Index after the last token.
-    """
-
-    whole: Callable[[], Features]
-    begin: int
-    end: int
-
-    @property
-    def features(self) -> Features:
-        """Return arrays with one value per token."""
-        return {name: each[self.begin : self.end] for name, each in self.whole().items()}
 
 
 UnfilledRow: TypeAlias = tuple[list[Any], int]  # its sequences and parts, and its length
@@ -109,7 +91,14 @@ def cutting(stage: str, item: Any) -> Callable[[int, int], Any]:
     """Return a function that cuts the part of a sequence between two tokens."""
     if type(item) is np.ndarray:
         return lambda begin, end: item[begin:end]
+    if type(item) is Cut:
+        return lambda begin, end: Cut(item.whole, item.begin + begin, item.begin + end)
     return partial(Cut, cache(partial(features_of, stage, item)))
+
+
+def whole_sequence(stage: str) -> Callable[[Any], Cut]:
+    """Return a function from a sequence to a cut of all of it, which pickles with its sequence."""
+    return lambda item: Cut(partial(features_of, stage, item), 0, size_of(stage, item))
 
 
 def cut_to_fit(stage: str, item: Any, size: int, length: int, overflow: Overflow) -> list[Any]:
