@@ -84,6 +84,7 @@ class Lookahead:
             gate.is_gated,
             self._share,
             pool.chunk_size,
+            are_noted=self._is_stream or self._holds_items,
         )
         self._queue: deque[tuple[Task, PendingTask | Exception | None]] = deque()
         self._tasks: Tasks | None

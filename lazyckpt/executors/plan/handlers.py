@@ -23,8 +23,6 @@ from lazyckpt.failures.skipping import skip_log_of
 from lazyckpt.failures.watching import guarded_in, leave_out
 from lazyckpt.timers.timings import Timings, taken
 
-POSITION_BYTES = 256  # approximate size of the position after an item
-
 
 class Outcome(NamedTuple):
     """The result of a task: items, optionally followed by an error or the end.
@@ -157,7 +155,6 @@ class Reader(Handler):
         reading.begin_part()
         if self.is_stream:
             known.update(positions=reading.positions, skipped=reading.skipped)
-            known["item_bytes"] = POSITION_BYTES
         try:
             if reading.read(items, count):
                 self._open.clear()
@@ -208,8 +205,7 @@ class Mapper(Handler):
         /,
     ) -> None:
         position, upstream, given = task
-        # The inputs, and their positions in the consumer; the outputs are added later.
-        known["item_bytes"] = item_bytes(given) + POSITION_BYTES
+        known["item_bytes"] = item_bytes(given)  # the inputs; the outputs are added later
         at_hand, machine = self._machine(upstream)
         at_hand += given
         items.extend(machine.flow(position))

@@ -24,6 +24,7 @@ CHUNK_BYTES = 1 << 18  # size limit of a chunk
 READY_BYTES = 9 << 19  # size limit of the parts of runs that are computed ahead, per worker
 SHARED_BYTES = 1 << 26  # size limit of tasks that ranks share, done or in flight, in sum
 CHUNK_ITEMS = 1 << 14
+_POSITION_BYTES = 256  # approximate size of a position
 ANY = 1 << 60  # a number of items that is no limit
 _END: Any = object()
 Skip: TypeAlias = Callable[[Position, int], tuple[Position, int]]
@@ -48,6 +49,8 @@ class ChunkSizer:
         is_gated: bool,
         share: Share,
         fixed: int = 0,
+        *,
+        are_noted: bool = False,
     ) -> None:
         """Begin with one item per task.
 
@@ -58,6 +61,7 @@ class ChunkSizer:
             is_gated: If True, compute only items that the consumer waits for.
             share: This pipeline's share of the limits.
             fixed: Number of items of every task, whatever their size and time; 0 to adapt.
+            are_noted: If True, the position after each item is held with the item.
         """
         self.size, self.most = fixed or 1, ANY
         self.fixed = fixed
@@ -68,6 +72,7 @@ class ChunkSizer:
         self._fitting = 1.0  # items per task, if this pipeline had all workers and all memory
         self.is_growing = not is_gated
         self._is_small = False
+        self._beside = _POSITION_BYTES if are_noted else 0
         self._bytes = CHUNK_BYTES / 8
 
     @property
@@ -86,7 +91,8 @@ class ChunkSizer:
         if not count or self._is_gated:
             return
         if outcome.items:  # the size of skipped items is unknown
-            self._bytes = outcome.item_bytes * len(outcome.items) / count or 1
+            item_bytes = outcome.item_bytes + self._beside
+            self._bytes = item_bytes * len(outcome.items) / count or 1
             self._is_small = self._bytes <= CHUNK_BYTES
         # Large items go alone: if two are alive together, each is allocated in new memory.
         small = CHUNK_BYTES / self._bytes
