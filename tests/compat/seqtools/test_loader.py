@@ -128,12 +128,8 @@ def test_sq28_errors_of_a_loader_are_the_batches_own() -> None:
 
 
 def test_sq1_worker_init_and_seeds() -> None:
-    seeds_differ(Drawing())
-
-
-def seeds_differ(dataset: Any) -> None:
     loader = ours.DataLoader(
-        dataset, None, num_workers=2, worker_init_fn=tell, seed=7, collate_fn=same
+        Drawing(), None, num_workers=2, worker_init_fn=tell, seed=7, collate_fn=same
     )
     first, second = list(loader), list(loader)
     assert {worker for worker, _ in first} <= {0, 1}

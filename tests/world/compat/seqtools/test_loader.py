@@ -24,7 +24,7 @@ from torch.utils.data import (
 from lazyckpt.compat import pinning
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools import test_loader as plainly
-from tests.compat.seqtools.cases import TOLD, as_list, plain, same
+from tests.compat.seqtools.cases import as_list, plain, same
 from tests.world.compat.seqtools.cases import IterableTen
 
 Point = namedtuple("Point", "x y")
@@ -107,9 +107,11 @@ def test_sq2_torchs_samplers_repeat_themselves() -> None:
             assert list(again) == epochs[2]
 
 
-def test_sq3_large_batches_come_through_shared_memory() -> None:
-    loader = ours.DataLoader(Pictures(), 4, num_workers=2, shm_size=1)
+@pytest.mark.parametrize("shm_size", [1, None])
+def test_sq3_sq9_large_batches_come_through_shared_memory(shm_size: int | None) -> None:
+    loader = ours.DataLoader(Pictures(), 4, num_workers=2, shm_size=shm_size)
     kept = list(loader)
+    assert [tuple(batch.shape) for batch in kept] == [(4, 32, 64)] * 6
     assert all(isinstance(batch, torch.Tensor) for batch in kept)
     assert torch.equal(torch.cat(kept)[:, 0, 0], torch.arange(24))
     kept[0][:] = -1
@@ -180,21 +182,6 @@ def test_sq7_without_a_device_pinning_changes_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     for item in (torch.arange(3), {"x": torch.tensor(1)}, SimpleNamespace(pin_memory=None)):
         assert plain(list(ours.DataLoader([item], None, pin_memory=True))) == plain([item])
-
-
-def test_sq9_the_default_shared_memory() -> None:
-    loader = ours.DataLoader(Pictures(), 6, num_workers=1, shm_size=None, persistent_workers=True)
-    assert [tuple(batch.shape) for batch in loader] == [(6, 32, 64)] * 4
-    assert [int(batch[0, 0, 0]) for batch in loader] == [0, 6, 12, 18]
-
-
-class Drawing(plainly.Drawing):
-    def __getitem__(self, index: int) -> tuple[int, tuple[float, float]]:
-        return TOLD[-1], (float(np.random.random()), float(torch.rand(())))
-
-
-def test_sq1_seeds_are_torchs_too() -> None:
-    plainly.seeds_differ(Drawing())
 
 
 @pytest.mark.parametrize("kind", [ours.DataLoader, TorchLoader])
