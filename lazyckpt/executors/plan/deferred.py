@@ -82,6 +82,6 @@ def _deferred(segments: list[Segment], stays: Callable[[Any], Any]) -> list[Segm
         if call.combinator.by_length is not None and stays is _itself:
             stays = call.combinator.by_length
             calls.insert(number + 1, _unfilled_rows())
-        elif not call.combinator.keeps_items or call.functions:
+        elif not call.combinator.keeps_items or call.functions or call.combinator.is_source:
             return [*before, last._replace(calls=tuple(calls))]
     return [*_deferred(before, stays), last._replace(calls=tuple(calls))]

@@ -63,6 +63,8 @@ PIPELINES: dict[str, Callable[[], lz.Pipeline[Any]]] = {
         [lz.source(range(300)) | lz.map(document), lz.source(range(400)) | lz.map(document)],
         [2, 1], seed=0,
     ) | lz.block_shuffle(9, seed=1) | lz.pack_first_fit(1_200, num_bins=8),
+    "pairs": lambda: lz.zip(documents(), documents("code")),
+    "one after the other": lambda: lz.concat(packed(), packed()),
     "looked into": lambda: packed() | lz.map(lambda row: {**row, "sum": row["tokens"].sum()}),
 }  # fmt: skip
 
