@@ -57,10 +57,13 @@ class Plan:
     are yielded.
     """
 
-    def __init__(self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None) -> None:
+    def __init__(
+        self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None, first: int = 0
+    ) -> None:
+        """Prepare to build; `first` is the number of the first handler to use."""
         self._pool, self._gate, self._skip_log = pool, gate, skip_log
         pool.skip_log = skip_log
-        self._numbers = count()
+        self._numbers = count(first)
 
     def machine(
         self,
@@ -140,7 +143,8 @@ class DrivenFlows:
 
     def __call__(self, position: Position) -> Flow[Any]:
         found, self._stopped = self._stopped, None
-        if found is None or not found.resume(position):
+        can_resume = self._work.pool.can_resume
+        if found is None or not (can_resume and found.resume(position)):
             found = Prefetcher(self._work, position)
         self._work.share.hold(found, may_wait=self._may_wait)
         return found.flow(_DrivenChunks(found, self._let_go))

@@ -96,7 +96,7 @@ class DrivingReader(Reader):
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
         self._executor, self._gate = executor, gate
-        recorders = recorders_of(chain) if len(segments) == 1 else None
+        recorders = executor.recorders(chain, segments)
         pools, machine = executor.driven(chain, segments, gate, recorders)
         gate.pools += pools
         super().__init__(chain, machine, recorders)
@@ -171,6 +171,10 @@ class PoolExecutor(Executor):
         pool = self.spec.start(handlers_of(segments), self.spec.workers)  # they start later
         machine = Plan(pool, gate, skip_log_of(chain)).machine(segments, recorders)
         return [pool], pool.opening(chain, machine)
+
+    def recorders(self, chain: Chain, segments: list[Segment]) -> Recorders | None:
+        """Return recorders of the positions of joined pipelines, if nothing reads them ahead."""
+        return recorders_of(chain) if len(segments) == 1 else None
 
     def explain(self, chain: Chain) -> list[Part]:
         spec = self.spec

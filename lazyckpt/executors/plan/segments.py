@@ -33,12 +33,15 @@ class Segment(NamedTuple):
         calls: The stages.
         parts: The segments of each joined pipeline, if a local segment begins with a join.
         seekable: For "runs", the number of stages that have random access.
+        stays: If the items aren't looked at before `shard`, a function from an item to the form
+            in which its maker keeps it: itself, or a `Cut` if its length is needed. Otherwise None.
     """
 
     kind: Literal["chunks", "runs", "items", "local", "chosen"]
     calls: tuple[Call, ...]
     parts: tuple[list[Segment], ...] = ()
     seekable: int = 0
+    stays: Callable[[Any], Any] | None = None
 
     @property
     def is_local(self) -> bool:
@@ -88,6 +91,18 @@ def all_segments(segments: list[Segment]) -> Iterator[Segment]:
     for segment in segments:
         yield from all_segments(list(itertools.chain.from_iterable(segment.parts)))
         yield segment
+
+
+def cut_after(segments: list[Segment], call: Call) -> tuple[list[Segment], list[Segment]]:
+    """Cut segments after a stage that runs in order."""
+    for place, segment in enumerate(segments):
+        number = next((n for n, each in enumerate(segment.calls, 1) if each is call), 0)
+        if number:
+            first = segment._replace(calls=segment.calls[:number])
+            last = segment._replace(calls=segment.calls[number:], parts=())
+            rest = [last] if last.calls else []
+            return [*segments[:place], first], [*rest, *segments[place + 1 :]]
+    raise AssertionError(f"{call!r} is in no segment")
 
 
 def is_stream(chain: Chain, segments: list[Segment]) -> bool:

@@ -76,6 +76,7 @@ class WorkerPool(ABC):
         retries: Number of times that an item is tried again after its worker was lost; None if
             the pool can't tell which item it was, or can't end the worker.
         chunk_size: Number of items of each task, on every rank; 0 to adapt to time and memory.
+        can_resume: If True, the items of a flow that was stopped can be used in the next flow.
     """
 
     in_transit = 0
@@ -83,6 +84,7 @@ class WorkerPool(ABC):
     can_continue = False  # whether a worker can continue a task that it has begun
     retries: int | None = None
     chunk_size = 0
+    can_resume = True
     ends_at_exit = False  # whether to stop it before multiprocessing ends this process
     is_external = False  # whether stopping it waits for third-party software
 

@@ -33,7 +33,7 @@ class QueuedPool(WorkerPool):
         super().__init__(workers, buffer_size)
         self._timeout = timeout
         self._drives = drives
-        self._awaited: PendingTask | None = None
+        self._awaited: list[PendingTask] = []  # by the threads that drive it
 
     def start(self) -> None:
         self.is_stopped = False
@@ -45,11 +45,13 @@ class QueuedPool(WorkerPool):
 
     def result(self, pending: PendingTask) -> Outcome:
         while pending.outcome is None:
-            self._awaited, self.is_awaited = pending, True
+            self._awaited.append(pending)
+            self.is_awaited = True
             try:
                 found = self._wait_for(pending)
             finally:
-                self.is_awaited, self._awaited = False, None
+                self._awaited.remove(pending)
+                self.is_awaited = bool(self._awaited)
             if found is None:
                 raise TaskLost
             self._take_in(pending, found)
@@ -86,8 +88,8 @@ class QueuedPool(WorkerPool):
     def _end(self, *, waits: bool = True) -> None:
         """End the workers and, if `waits`, wait for them. The next task starts new ones."""
         self.generation += 1
-        if self._awaited is not None:
-            self._awaited.came.put(None)
+        for pending in tuple(self._awaited):
+            pending.came.put(None)
 
     def _take_in(self, pending: PendingTask, found: Any) -> None:
         """Store the outcome of a task."""

@@ -14,11 +14,14 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.counting import Recorders
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.plan.segments import Segment
+from lazyckpt.executors.planned import Plan, handlers_of
 from lazyckpt.executors.pool_executor import PoolExecutor, PoolSpec
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.session import Session
+from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard
 from lazyckpt.executors.sharing.link import Meeting
 from lazyckpt.executors.sharing.pool import SharedPool
+from lazyckpt.failures.skipping import apart, skip_log_of
 
 P = TypeVar("P", bound=WorkerPool)
 
@@ -71,11 +74,29 @@ class SharedExecutor(PoolExecutor):
         gate: PrefetchGate,
         recorders: Recorders | None = None,
     ) -> tuple[list[WorkerPool], Machine[Any]]:
-        if not self.arguments["meeting"].nodes:
+        if self.arguments["meeting"].nodes:
+            found: tuple[list[WorkerPool], Machine[Any]]
+            found = _by_node().driven_by_node(self, chain, segments, gate)
+            return found
+        if (parts := cut_at_shard(chain, segments)) is None:
             return super().driven(chain, segments, gate, recorders)
-        found: tuple[list[WorkerPool], Machine[Any]]
-        found = _by_node().driven_by_node(self, chain, segments, gate)
-        return found
+        calls, inner_log = apart(parts.calls)  # not the log of the thread that drives the pools
+        inner = cut_at_shard(Chain(calls), self.spec.split(Chain(calls)))
+        assert inner is not None
+        handlers, skip_log = handlers_of([*inner.before, *parts.after]), skip_log_of(chain)
+        pool = self.start(SharedPool, handlers)
+        common = Plan(pool, gate, inner_log).machine(inner.before)
+        pool.stays = inner.stays
+        fetching = FetchingPool(pool, Chain(calls), common)
+        machine = fetching.machine(gate, skip_log)
+        plan = Plan(pool, gate, skip_log, first=len(handlers_of(inner.before)))
+        if parts.after:
+            machine = plan.machine(parts.after, upstream=machine, behind=parts.calls)
+        return [pool, fetching], pool.opening(chain, machine)
+
+    def recorders(self, chain: Chain, segments: list[Segment]) -> Recorders | None:
+        reads_ahead = cut_at_shard(chain, segments) is not None
+        return None if reads_ahead else super().recorders(chain, segments)
 
 
 def _by_node() -> Any:

@@ -17,15 +17,17 @@ from lazyckpt.executors.lookahead import Work
 from lazyckpt.executors.plan.counting import rereader_of
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome, Reader
-from lazyckpt.executors.plan.segments import Segment, dealt
+from lazyckpt.executors.plan.segments import Segment, cut_after, dealt
 from lazyckpt.executors.plan.tasks import stream_tasks
 from lazyckpt.executors.planned import DrivenFlows, Plan, handlers_of
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, get_within
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import opening_of
+from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard, fetched
 from lazyckpt.executors.sharing.link import Link, Meeting
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, outcome_of, packed
+from lazyckpt.executors.sharing.payloads import Payloads
 from lazyckpt.executors.sharing.pool import SharedPool
 from lazyckpt.executors.sharing.tee import Tee
 from lazyckpt.failures.skip_log import SkipLog
@@ -60,18 +62,6 @@ def shard_of(chain: Chain) -> int | None:
     return None if upstream.skip is not None or dealt(chain) else number
 
 
-def cut_after(segments: list[Segment], call: Call) -> tuple[list[Segment], list[Segment]]:
-    """Cut segments after a stage that runs in order."""
-    for place, segment in enumerate(segments):
-        number = next((n for n, each in enumerate(segment.calls, 1) if each is call), 0)
-        if number:
-            first = segment._replace(calls=segment.calls[:number])
-            last = segment._replace(calls=segment.calls[number:], parts=())
-            rest = [last] if last.calls else []
-            return [*segments[:place], first], [*rest, *segments[place + 1 :]]
-    raise AssertionError(f"{call!r} is in no segment")
-
-
 def driven_by_node(
     executor: SharedExecutor, chain: Chain, segments: list[Segment], gate: PrefetchGate
 ) -> tuple[list[WorkerPool], Machine[Any]]:
@@ -88,9 +78,16 @@ def driven_by_node(
     plan = Plan(own, gate, skip_log)
     alone = plan.machine(before)
     pool: LeadingPool | FollowingPool
+    pools: list[WorkerPool] = [own]
     if meeting.role.leader == meeting.rank:
         pool = _leading(executor, chain, number, gate)
-        machine = alone._replace(flow=pool.flow, item=None, view=None)
+        calls, inner_log = apart(common.calls) if pool.stays else (common.calls, skip_log)
+        flow = partial(pool.flow, inner_log)
+        machine = alone._replace(flow=flow, item=None, view=None)
+        if pool.stays:
+            fetching = FetchingPool(pool, Chain(calls), machine)
+            machine = fetching.machine(gate, skip_log)
+            pools.append(fetching)
     else:
         pool = FollowingPool(meeting, chain.calls[number].arguments["index"], executor)
         rereader = rereader_of(common)
@@ -100,19 +97,24 @@ def driven_by_node(
     pool.is_driven = True
     whole = plan.machine(after, upstream=machine, behind=common.calls) if after else machine
     more = {"chunk_size": executor.arguments["chunk_size"]}
-    return [pool, own], opening_of(pool, chain, whole, pool.begin, more)
+    return [pool, *pools], opening_of(pool, chain, whole, pool.begin, more)
 
 
 def _leading(
     executor: SharedExecutor, chain: Chain, number: int, gate: PrefetchGate
 ) -> LeadingPool:
     calls, skip_log = apart(chain.calls[:number])  # not the log of the leader's own stream
-    common = Chain(calls)
+    common, deals = Chain(calls), chain.calls[number]
     segments = executor.spec.split(common)
+    parts = cut_at_shard(Chain((*calls, deals)), [*segments, Segment("local", (deals,))])
+    if parts is not None:
+        *segments, _ = parts.before
     pool = executor.start(LeadingPool, handlers_of(segments))
+    if parts is not None:
+        pool.stays = parts.stays
     machine = Plan(pool, PrefetchGate(gate.is_gated), skip_log).machine(segments)
     own_log, is_gated = skip_log_of(chain), gate.is_gated
-    pool.read(common, machine, chain.calls[number], own_log, is_gated=is_gated)
+    pool.read(common, machine, deals, own_log, is_gated=is_gated)
     return pool
 
 
@@ -148,11 +150,11 @@ class LeadingPool(SharedPool):
         """Begin an opening."""
         self._open(told)
 
-    def flow(self, position: Position) -> Flow[Any]:
-        """Return this rank's own stream."""
+    def flow(self, log: SkipLog | None, position: Position) -> Flow[Any]:
+        """Return this rank's own stream, which records skipped items in a log."""
         if self._tee is None:
             raise TaskLost
-        machine = self._tee.machine(self._meeting.rank, self._own_log)
+        machine = self._tee.machine(self._meeting.rank, log)
         return self._deals.build(machine).flow(position)
 
     def _prepare(self, link: Link) -> None:
@@ -168,7 +170,7 @@ class LeadingPool(SharedPool):
         for rank, requests in self._followers.items():
             thread = threading.Thread(
                 target=self._read_for,
-                args=(link, tee, rank, requests),
+                args=(link, self.payloads, tee, rank, requests),
                 name=f"lazyckpt-follower-{rank}",
                 daemon=True,
             )
@@ -207,7 +209,14 @@ class LeadingPool(SharedPool):
             if why:
                 tee.close(RankMissing(f"rank {rank}, which is on this node, {why}", [rank]))
 
-    def _read_for(self, link: Link, tee: Tee, rank: int, requests: SimpleQueue[Any]) -> None:
+    def _read_for(
+        self,
+        link: Link,
+        payloads: Payloads | None,
+        tee: Tee,
+        rank: int,
+        requests: SimpleQueue[Any],
+    ) -> None:
         """Do the tasks of a follower, one after another."""
         readers: dict[int, Reader] = {}
         while (message := requests.get()) is not None:
@@ -219,6 +228,8 @@ class LeadingPool(SharedPool):
                 machine = deals.build(tee.machine(rank, skip_log))
                 readers[index] = Reader(Chain((*calls, deals)), machine)
             outcome = readers[index](task)
+            if self.stays and payloads is not None:
+                outcome = fetched(outcome, payloads, readers[index].calls)
             link.send(rank, packed(key, outcome))
             del outcome, message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -21,6 +21,7 @@ from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import common_key, opening_of
 from lazyckpt.executors.sharing.link import Link, Meeting
 from lazyckpt.executors.sharing.outcomes import Loss, key_of, outcome_of, packed
+from lazyckpt.executors.sharing.payloads import Payloads, has_left
 from lazyckpt.failures.notes import Failure
 
 T = TypeVar("T")
@@ -62,10 +63,22 @@ class SharedPool(QueuedPool):
     A rank that leaves has posted all of its outcomes, and the others do the rest in its place. If
     a rank is lost, its next task raises an error.
 
+    If the stages up to `shard` don't look into the items of a task, its maker keeps them, and the
+    outcome that it posts only refers to them.
+
     Each flow through the pipeline is an opening: all ranks begin it at the same position.
+
+    Attributes:
+        stays: By handler, a function from an item to the form in which its maker keeps it; None if
+            the items travel.
+        payloads: The items that ranks keep; None if there is no opening.
+        reader: The pool of a thread that drives this one within an opening.
     """
 
     ends_at_exit = True
+    stays: Sequence[Callable[[Any], Any] | None] = ()
+    payloads: Payloads | None = None
+    reader: WorkerPool | None = None
 
     def __init__(
         self,
@@ -112,13 +125,17 @@ class SharedPool(QueuedPool):
     def _open(self, told: Mapping[str, Any]) -> None:
         self._start()
         self._hang_up()
+        if self.reader is not None:
+            self.reader.stop()  # what it reads is of the last opening
         link = self._meeting.join(told)
         with self._lock:
             self._forget_outcomes()
-            self._link = link
+            self._link, self.payloads = link, Payloads(link, self._patience)
         self.workers = len(self._pools) * len(link.makers)  # so many tasks are under way in all
         self._prepare(link)
         link.open(partial(self._receive, link), partial(self._leave, link))
+        if self.reader is not None and not self.is_stopped:
+            self.reader.start()
 
     def _prepare(self, link: Link) -> None:
         """Prepare for the messages of an opening."""
@@ -126,7 +143,11 @@ class SharedPool(QueuedPool):
     def _hang_up(self) -> None:
         with self._lock:
             link, self._link = self._link, None
-        if link is not None:
+            for pending in tuple(self._awaited):
+                pending.came.put(None)
+            payloads, self.payloads = self.payloads, None
+        if link is not None and payloads is not None:
+            payloads.close()
             link.close()
 
     # Tasks, in the thread that drives the pool.
@@ -156,6 +177,8 @@ class SharedPool(QueuedPool):
         position, *_ = self._handlers[handler].name(payload)
         job = _Job(key, handler, payload, size, careful, pending, link)
         with self._lock:
+            if self.payloads is not None:
+                self.payloads.tell_passed()
             self._turns[key] = sum(_numbers(position)) // self.chunk_size + handler
             self._unwanted.discard(key)
             if key in self._have:
@@ -189,7 +212,7 @@ class SharedPool(QueuedPool):
         if not callable(found):
             with self._lock:
                 self._take(*pending.handle)
-            found = outcome_of(found) if isinstance(found, memoryview) else found
+            found = self._opened(found, pending.handle[1])
             if isinstance(found, Loss):
                 self.losses += 1
                 found = partial(found.raise_at, pending)
@@ -198,34 +221,51 @@ class SharedPool(QueuedPool):
             found()
         pending.outcome = found
 
-    def _take(self, key: bytes, link: Link) -> bool:
-        """Drop the outcome of a task; return whether there was one."""
+    def _opened(self, found: Any, link: Link | None) -> Any:
+        """Return an outcome that came in an opening; its items may be with other ranks."""
+        found = outcome_of(found) if isinstance(found, memoryview) else found
+        payloads = self.payloads
+        if payloads is not None and link is self._link:
+            return payloads.opened(found)
+        if has_left(found):
+            raise TaskLost  # who has the items is known in that opening only
+        return found
+
+    def _take(self, key: bytes, link: Link | None) -> Any:
+        """Drop the outcome of a task, and return it; None if there is none."""
         found = self._have.get(key) if link is self._link else None
         if not found:
-            return False
-        found.popleft()
+            return None
+        outcome = found.popleft()
         if not found:
             del self._have[key]
             self._turns.pop(key, None)
-        return True
+        return outcome
 
     def drop(self, pending_tasks: Iterable[PendingTask]) -> None:
         with self._lock:
             for pending in pending_tasks:
                 key, link = pending.handle
-                is_common = key is not None and link is self._link
-                if is_common and pending.outcome is None and not self._take(key, link):
+                if key is None or link is not self._link or pending.outcome is not None:
+                    continue
+                if (found := self._take(key, link)) is None:
                     self._unwanted.add(key)
+                else:
+                    self._opened(found, link)  # so that its maker is told
 
     def _wait_for(self, pending: PendingTask) -> Any:
         self._make_awaited()
-        while pending.generation == self.generation or not pending.came.empty():
+        while self._may_come(pending) or not pending.came.empty():
             try:
                 return get_within(pending.came, _TICK)
             except Empty:
                 say_alive()  # where this is a process of which others wait for items
                 self._look_after(pending.handle[0])
         return None
+
+    def _may_come(self, pending: PendingTask) -> bool:
+        key, link = pending.handle
+        return pending.generation == self.generation and (key is None or link is self._link)
 
     def _look_after(self, key: bytes | None) -> None:
         """Note that an awaited rank is lost, if it is silent."""
@@ -240,12 +280,16 @@ class SharedPool(QueuedPool):
     # Outcomes, in the threads of the link and of the workers.
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:
-        self._deliver(link, key_of(message), message)
+        payloads = self.payloads
+        if link is self._link and payloads is not None and not payloads.receive(rank, message):
+            self._deliver(link, key_of(message), message)
 
     def _leave(self, link: Link, rank: int, why: str) -> None:
         with self._lock:
             if link is self._link:  # and not one of an opening that is over
                 self._left.setdefault(rank, why)
+                if self.payloads is not None:
+                    self.payloads.leave(rank, why)
         self._make_awaited()
 
     def _make_awaited(self) -> None:
@@ -254,9 +298,9 @@ class SharedPool(QueuedPool):
         Other tasks may have been requested only by ranks that are leaving.
         """
         with self._lock:
-            pending = self._awaited
-            if pending is not None and pending.handle[0] in self._asked:
-                self._make_or_fail(pending.handle[0])
+            for pending in tuple(self._awaited):
+                if pending.handle[0] in self._asked:
+                    self._make_or_fail(pending.handle[0])
 
     def _deliver(self, link: Link, key: bytes, found: Any) -> None:
         with self._lock:
@@ -267,6 +311,7 @@ class SharedPool(QueuedPool):
                 self._unwanted.remove(key)
                 self._asked.pop(key, None)
                 self._turns.pop(key, None)
+                self._opened(found, link)  # so that its maker is told
                 return
             self._have.setdefault(key, deque()).append(found)
             self._answer(key, found)
@@ -287,9 +332,19 @@ class SharedPool(QueuedPool):
             if job.key is None:
                 job.pending.came.put(found)
             elif (link := job.link) is not None:
+                found = self._kept(link, job.handler, found)
                 link.post(packed(job.key, found))
                 self._deliver(link, job.key, found)
             del job, found
+
+    def _kept(self, link: Link, handler: int, found: Outcome | Loss) -> Outcome | Loss:
+        """Return an outcome as it travels: its items may stay here."""
+        with self._lock:
+            payloads = self.payloads if link is self._link else None
+        stays = self.stays[handler] if self.stays else None
+        if payloads is None or stays is None or isinstance(found, Loss):
+            return found
+        return payloads.keep(found, stays)
 
     # The workers.
 
@@ -325,7 +380,7 @@ class SharedPool(QueuedPool):
 
     def forget(self) -> None:
         super().forget()
-        self._link, self._threads = None, []
+        self._link, self.payloads, self._threads = None, None, []
 
 
 def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:

@@ -32,6 +32,7 @@ class Hub:
         self.nodes = nodes_of(size, self.per_node) if nodes is None else nodes
         self.posted: list[bytes] = []  # keys, of all ranks
         self.received = Counter[int]()  # bytes that were sent to one rank only, by rank
+        self.arrived = Counter[int]()  # all bytes, by rank
         self.links: list[QueueLink] = []
         self._changed = threading.Condition()
         self._gathered: dict[str, dict[int, QueueLink]] = {}
@@ -110,6 +111,7 @@ class QueueLink:
     def _send(self, ranks: Sequence[int], message: Any) -> None:
         for rank in ranks:
             if rank != self.rank and not self.peers[rank].is_closed:
+                self._hub.arrived[rank] += len(message)
                 self.peers[rank]._inbox.put((self.rank, message))
 
     def silence(self, rank: int) -> float:

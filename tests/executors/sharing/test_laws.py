@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing
-from lazyckpt.executors.sharing import tee
+from lazyckpt.executors.sharing import payloads, tee
 from lazyckpt.testing import equal
 from lazyckpt.testing.strategies import pipelines
 from tests.executors.sharing.ranks import Hub, on_ranks, shared_by
@@ -96,11 +96,21 @@ def is_once(hub: Hub) -> bool:
     return len(hub.posted) == len(set(hub.posted))
 
 
-@pytest.fixture(params=[0, 2, 9], ids=["a reader each", "one for two", "one"], autouse=True)
+READERS = {
+    "a reader each": (0, payloads.SMALL_BYTES),
+    "a reader each, items stay": (0, 0),
+    "one for two, items stay": (2, 0),
+    "one": (9, payloads.SMALL_BYTES),
+}
+
+
+@pytest.fixture(params=READERS.values(), ids=READERS, autouse=True)
 def per_node(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many ranks of a node one of them reads for."""
-    monkeypatch.setattr(Hub, "per_node", request.param)
-    return int(request.param)
+    """How many ranks of a node one of them reads for; and whether small items stay, as large do."""
+    per_node, small = request.param
+    monkeypatch.setattr(Hub, "per_node", per_node)
+    monkeypatch.setattr(payloads, "SMALL_BYTES", small)
+    return int(per_node)
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +147,7 @@ def test_any_composition(
         pipeline, hub, 9, None, chunk_size, lambda rank: lz.threads(2, buffer_size=buffers[rank])
     )
     assume('readers="rank"' not in str(found[0]))  # an inner stage deals items to two ranks
+    assume("some ranks read items again" not in str(found[0]))
     assert equal(found, alone(pipeline, size, 9))
     assert is_once(hub)
 
