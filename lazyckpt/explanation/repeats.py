@@ -82,7 +82,7 @@ def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | No
         return f"{said} Sharing would save none of it."
     said += (
         f" Shared, {_listed(names['shareable'])} would run once: 1/{ranks:,} on each rank, "
-        f"which would receive the other {ranks - 1:,}/{ranks:,} of the results."
+        f"which would receive at most the other {ranks - 1:,}/{ranks:,} of the results."
     )
     if names["repeated"]:
         said += (

@@ -39,10 +39,18 @@ def shared(
     on any number of ranks. If all stages up to `shard` have random access, no rank computes the
     items of others, and nothing is sent.
 
+    **Large items.** Items of more than some 200 bytes stay with the rank that computed them, if the
+    stages up to `shard` only move them, as `shuffle`, `mix` and `take` do. Only a reference is sent
+    to all ranks. The rank whose turn an item is after `shard` fetches it, ahead of its use. Packing
+    needs only lengths before `shard`: the tokens are sent to the rank that fills the row. So a rank
+    receives its own rows, and some 20 bytes per document. If a stage in between looks into items,
+    such as a `map` after a `mix` of streams, all items are sent to all ranks.
+
     A failing item fails on all ranks at the same position. With `on_error="skip"` all ranks skip
     the same records, even if they fail at random. Functions after `shard` run on their own rank
     only. If a rank is lost, a `RankMissing` names it, at the first item that it should have
-    computed. If a rank leaves its run, the others take over its turns.
+    computed, or that it holds. If a rank leaves its run, it sends the items that it holds to the
+    ranks that may need them, and the others take over its turns.
 
     **One reader per node.** With `readers="node"`, the first rank of each host also mixes and packs
     for the other ranks of that host, and sends each of them only its own rows. The readers of the
@@ -64,7 +72,9 @@ def shared(
     group.
 
     Memory: the common items in progress or computed ahead, up to 64 MiB plus those of one turn of
-        all ranks.
+        all ranks. Items that stay with their rank are held there until all ranks have passed them:
+        all ranks together hold these 64 MiB, the items in buffers such as that of `block_shuffle`
+        on the slowest rank, and 12 items per rank that it has fetched ahead.
 
     Args:
         executor: Workers of each rank: `processes(...)`, `threads(...)` and others.
