@@ -122,6 +122,18 @@ def test_which_streams_are_endless(pipeline: lz.Pipeline[Any], is_endless: bool)
 
 
 @loaders
+def test_an_iterator_from_which_nobody_took_an_item_counts_for_nothing(make: Any) -> None:
+    batches = make()
+    iter(batches), iter(batches)
+    assert list(islice(batches, 2)) == EPOCHS[0][:2]
+    iter(batches)
+    assert list(batches) == EPOCHS[1]
+    resumed = make(state=lz.state_at(saved_pipeline(batches), 2))
+    iter(resumed)
+    assert list(resumed) == EPOCHS[0][2:]
+
+
+@loaders
 def test_an_older_iterator_raises_once_a_newer_one_has_begun(make: Any) -> None:
     batches = make()
     older, unused = iter(batches), iter(batches)
