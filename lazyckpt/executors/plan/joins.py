@@ -1,4 +1,4 @@
-"""What a stage that joins pipelines, or follows such a stage, does with their items."""
+"""Stages that join pipelines, and stages after them: do they look at items?"""
 
 from __future__ import annotations
 
