@@ -72,7 +72,7 @@ def test_a_picture_has_the_ground_of_its_page(
     browser: Browser, address: str, site: Path, tmp_path: Path, dark: bool
 ) -> None:
     """At each corner of its first PNG picture, a page looks as it does next to it."""
-    shown, selector = 0, 'article img[src$=".png"]'
+    shown, selector = 0, 'article img[src*="_images/"][src$=".png"]'
     for name in pages(site):
         browser.open(f"{address}/{name}.html", width=800, dark=dark)
         if browser.asked(f"return document.querySelector('{selector}') === null;"):
