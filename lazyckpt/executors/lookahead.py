@@ -77,10 +77,12 @@ class Lookahead:
         self._generate, self._calls, self._share = work.generate, work.calls, work.share
         self._is_stream = work.generate is stream_tasks  # one worker continues from its position
         self._holds_items = work.holds_items
+        own = pool.workers, pool.buffer_size
+        workers, buffer_size = (pool.reach if self._holds_items else None) or own
         self._sizer = ChunkSizer(
-            pool.workers,
+            workers,
             pool.in_transit,
-            pool.buffer_size,
+            buffer_size,
             gate.is_gated,
             self._share,
             pool.chunk_size,

@@ -37,6 +37,8 @@ class PoolSpec(NamedTuple):
     Attributes:
         start: Function that makes a pool with the given number of workers for the tasks of
             the given handlers.
+        stream_chunk: Number of items of each task of the worker that runs stages in order; 0 to
+            adapt. With 1, it holds no item back while it waits for the next one.
         start_each: Function that makes one pool per thread that drives it. None if several
             threads can drive one pool.
         workers: Number of workers.
@@ -70,6 +72,7 @@ class PoolSpec(NamedTuple):
     worker_init: Callable[[int], Any] | None = None
     check: Callable[[Chain], None] | None = None
     start_each: Callable[[list[Handler]], list[WorkerPool]] | None = None
+    stream_chunk: int = 0
 
     @property
     def ahead(self) -> int:
@@ -136,7 +139,9 @@ class PoolExecutor(Executor):
             return _stream(chain, gate, spec.start([Reader(chain)], 1))
         is_driven = needs_reader(segments)
         if is_driven and spec.start_reader is not None:
-            return _stream(chain, gate, spec.start_reader([DrivingReader(chain, self)]))
+            reader = spec.start_reader([DrivingReader(chain, self)])
+            reader.chunk_size = spec.stream_chunk
+            return _stream(chain, gate, reader)
         if not is_driven:
             pool = spec.start(handlers_of(segments), spec.workers)
             tasks = tasks_of(segments[0], pool)
@@ -153,6 +158,7 @@ class PoolExecutor(Executor):
             worker_init=spec.worker_init,
             number=spec.workers,
         )
+        driver.chunk_size = spec.stream_chunk
         session = _stream(chain, gate, driver)
         gate.pools += pools  # after the pool that drives them
         return session

@@ -182,6 +182,7 @@ def ray(
             can_stream=False,
             timeout=timeout,
             check=lambda chain: check_dealt(chain, "ray", other),
+            stream_chunk=1,
         )
     module = import_module("lazyckpt.executors.pools.actors")
 

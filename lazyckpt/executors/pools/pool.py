@@ -76,6 +76,8 @@ class WorkerPool(ABC):
         retries: Number of times that an item is tried again after its worker was lost; None if
             the pool can't tell which item it was, or can't end the worker.
         chunk_size: Number of items of each task, on every rank; 0 to adapt to time and memory.
+        reach: If set, `workers` and `buffer_size` for tasks whose items are read in this process,
+            in place of this pool's.
         can_resume: If True, the items of a flow that was stopped can be used in the next flow.
     """
 
@@ -85,6 +87,7 @@ class WorkerPool(ABC):
     retries: int | None = None
     chunk_size = 0
     can_resume = True
+    reach: tuple[int, int] | None = None
     ends_at_exit = False  # whether to stop it before multiprocessing ends this process
     is_external = False  # whether stopping it waits for third-party software
 

@@ -71,7 +71,9 @@ class KeptPool(FuturesPool):
 
     def opening(self, chain: Chain, machine: Machine[T]) -> Machine[T]:
         share = chain.machine.share
-        place = {"num_shards": share.ranks, "workers": self.workers}
+        place = {
+            "num_shards": share.ranks, "workers": self.workers, "buffer_size": self.buffer_size
+        }  # fmt: skip
         return opening_of(self, chain, machine, partial(self._open, share.rank, share.ranks), place)
 
     def _open(self, rank: int, size: int, told: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Receive: TypeAlias = Callable[[int, memoryview], None]
@@ -14,6 +14,22 @@ Leave: TypeAlias = Callable[[int, str], None]
 
 Nodes: TypeAlias = tuple[tuple[int, ...], ...]
 """The ranks of each node. The first one, the leader, reads for the others; () if there are none."""
+
+
+class Reach(NamedTuple):
+    """How far a rank reads ahead for its own tasks: with so many workers and such a buffer.
+
+    All ranks take the least of all, so that none waits for an item that a different rank, which
+    waits for it in turn, will not reach before.
+    """
+
+    workers: int
+    buffer_size: int
+
+
+def least(reaches: Iterable[Sequence[int]]) -> Reach:
+    """Return the least workers and the least buffer."""
+    return Reach(*map(min, zip(*reaches, strict=True)))
 
 
 class Role(NamedTuple):
@@ -52,10 +68,12 @@ class Link(Protocol):
     Attributes:
         rank: The number of this rank.
         makers: The ranks that do the common tasks.
+        reach: The least reach of all ranks.
     """
 
     rank: int
     makers: Sequence[int]
+    reach: Reach
 
     def open(self, receive: Receive, leave: Leave) -> None:
         """Start to receive messages."""
@@ -91,11 +109,12 @@ class Meeting(Protocol):
     @property
     def role(self) -> Role: ...
 
-    def join(self, told: Mapping[str, Any]) -> Link:
+    def join(self, told: Mapping[str, Any], reach: Reach) -> Link:
         """Wait until all ranks have joined with equal settings, and return this rank's link.
 
         Args:
             told: The settings that must be equal on all ranks, by the names that errors show.
+            reach: The reach of this rank.
 
         Raises:
             RankMissing: A rank didn't join in time.

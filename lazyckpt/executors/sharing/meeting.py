@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyckpt.core.content import dumps
 from lazyckpt.errors import PipelineError, RankMissing
-from lazyckpt.executors.sharing.link import Nodes, Role, role_of
+from lazyckpt.executors.sharing.link import Nodes, Reach, Role, least, role_of
 from lazyckpt.executors.sharing.mesh import Mesh
 from lazyckpt.executors.sharing.wire import prove, read_json, send_json
 
@@ -48,15 +48,15 @@ class SocketMeeting(NamedTuple):
     def __repr__(self) -> str:
         return f"<rank {self.rank} of {self.size}>"  # without the secret
 
-    def join(self, told: Mapping[str, Any]) -> Mesh:
+    def join(self, told: Mapping[str, Any], reach: Reach) -> Mesh:
         try:
-            return self._join(told)
+            return self._join(told, reach)
         except PipelineError:
             raise
         except (OSError, ValueError) as error:
             raise PipelineError(f"shared: ranks can't be connected: {error}") from error
 
-    def _join(self, told: Mapping[str, Any]) -> Mesh:
+    def _join(self, told: Mapping[str, Any], reach: Reach) -> Mesh:
         deadline = monotonic() + self.timeout
         place = socket.create_connection((self.host, self.port), self.timeout)
         with place:
@@ -64,7 +64,8 @@ class SocketMeeting(NamedTuple):
             here = place.getsockname()[0]  # the interface on which the others reach this one
             with socket.create_server((here, 0), family=place.family, backlog=self.size) as mine:
                 address = [here, mine.getsockname()[1]]
-                send_json(place, {"rank": self.rank, "told": dict(told), "address": address})
+                mine_told = {"rank": self.rank, "told": dict(told), "reach": reach}
+                send_json(place, {**mine_told, "address": address})
                 place.settimeout(self.timeout + _GREETING)  # for it answers if it is late
                 answer = read_json(place)
                 if "missing" in answer:
@@ -72,7 +73,7 @@ class SocketMeeting(NamedTuple):
                 if "error" in answer:
                     raise PipelineError(answer["error"])
                 sockets = self._connected(mine, answer["addresses"], deadline)
-                return Mesh(self.rank, self.role.makers, sockets)
+                return Mesh(self.rank, self.role.makers, Reach(*answer["reach"]), sockets)
 
     def _connected(
         self, mine: socket.socket, addresses: list[list[Any]], deadline: float
@@ -113,12 +114,14 @@ class _Gathering:
     Attributes:
         told: The settings that are equal on these ranks.
         addresses: Address of each rank.
+        reaches: Their reaches.
         answer: The final answer to all of these ranks.
     """
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         self.told = told
         self.addresses: dict[int, Any] = {}
+        self.reaches: dict[int, Sequence[int]] = {}
         self.answer: dict[str, Any] | None = None
 
 
@@ -157,19 +160,22 @@ class MeetingPlace:
             caller.settimeout(_GREETING)
             prove(caller, self._secret, calls=False)
             asked = read_json(caller)
-            send_json(caller, self._answer(asked["rank"], asked["told"], asked["address"]))
+            send_json(caller, self._answer(**asked))
 
-    def _answer(self, rank: int, told: Mapping[str, Any], address: Any) -> dict[str, Any]:
+    def _answer(
+        self, rank: int, told: Mapping[str, Any], reach: Sequence[int], address: Any
+    ) -> dict[str, Any]:
         name, deadline = dumps(told), monotonic() + self._timeout
         with self._changed:
             gathering = self._gatherings.setdefault(name, _Gathering(told))
             if rank in gathering.addresses:
                 return {"error": f"shared: two processes say that they are rank {rank}"}
-            gathering.addresses[rank] = address
+            gathering.addresses[rank], gathering.reaches[rank] = address, reach
             if len(gathering.addresses) == self._size:
                 del self._gatherings[name]
                 addresses = [gathering.addresses[each] for each in range(self._size)]
-                gathering.answer = {"addresses": addresses}
+                reach = least(gathering.reaches.values())
+                gathering.answer = {"addresses": addresses, "reach": reach}
             self._changed.notify_all()
             while gathering.answer is None:
                 if self._changed.wait(min(_SETTLED, max(0.0, deadline - monotonic()))):

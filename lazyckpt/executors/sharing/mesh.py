@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 
 from lazyckpt.executors.pools.progress import consumer_of_this
-from lazyckpt.executors.sharing.link import Leave, Receive
+from lazyckpt.executors.sharing.link import Leave, Reach, Receive
 
 _SIZE = struct.Struct("=Q")
 _ALIVE, _LEAVES = 0, (1 << 64) - 1  # in place of a size
@@ -80,9 +80,13 @@ class Mesh:
     """Sockets between this rank and each of its peers."""
 
     def __init__(
-        self, rank: int, makers: Sequence[int], sockets: Mapping[int, socket.socket]
+        self,
+        rank: int,
+        makers: Sequence[int],
+        reach: Reach,
+        sockets: Mapping[int, socket.socket],
     ) -> None:
-        self.rank, self.makers = rank, makers
+        self.rank, self.makers, self.reach = rank, makers, reach
         self._peers = {each: _Peer(sock) for each, sock in sockets.items()}
         self._lock = threading.Lock()  # of the outboxes
         self._wake, self._woken = socket.socketpair()

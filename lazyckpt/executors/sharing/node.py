@@ -24,7 +24,7 @@ from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import opening_of
 from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard, fetched
-from lazyckpt.executors.sharing.link import Link, Meeting
+from lazyckpt.executors.sharing.link import Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, outcome_of, packed
 from lazyckpt.executors.sharing.payloads import Payloads
 from lazyckpt.executors.sharing.pool import SharedPool
@@ -74,12 +74,14 @@ def driven_by_node(
     skip_log, common = skip_log_of(chain), Chain(chain.calls[: number + 1])
     before, after = cut_after(segments, chain.calls[number])
     own = inner.start(handlers_of([*before, *after]), inner.workers)
+    own.chunk_size = executor.arguments["chunk_size"]
     plan = Plan(own, gate, skip_log)
     alone = plan.machine(before)
     pool: LeadingPool | FollowingPool
     pools: list[WorkerPool] = [own]
     if meeting.role.leader == meeting.rank:
         pool = _leading(executor, chain, number, gate)
+        pool.own = own
         calls, inner_log = apart(common.calls) if pool.stays else (common.calls, skip_log)
         flow = partial(pool.flow, inner_log)
         machine = alone._replace(flow=flow, item=None, view=None)
@@ -88,13 +90,13 @@ def driven_by_node(
             machine = fetching.machine(gate, skip_log)
             pools.append(fetching)
     else:
-        pool = FollowingPool(meeting, chain.calls[number].arguments["index"], executor)
+        pool = FollowingPool(meeting, chain.calls[number].arguments["index"], executor, own)
         work = Work(pool, gate, 0, stream_tasks, common.calls, inner_log=skip_log)
         flow = partial(_followed, pool, work, alone)
         machine = alone._replace(flow=flow, item=None, view=None)
     pool.is_driven = True
     whole = plan.machine(after, upstream=machine) if after else machine
-    more = {"chunk_size": executor.arguments["chunk_size"]}
+    more = {"chunk_size": own.chunk_size}
     return [pool, *pools], opening_of(pool, chain, whole, pool.begin, more)
 
 
@@ -119,6 +121,7 @@ def _leading(
 class LeadingPool(SharedPool):
     """The workers of a leader for common tasks, and the streams that it reads for its node."""
 
+    own: WorkerPool  # for this rank's own tasks
     _tee: Tee | None = None
     _followers: Mapping[int, SimpleQueue[Any]] = {}  # their requests
     _are_done: threading.Event | None = None  # set once no follower is left
@@ -147,6 +150,7 @@ class LeadingPool(SharedPool):
     def begin(self, told: Mapping[str, Any]) -> None:
         """Begin an opening."""
         self._open(told)
+        self.own.reach = self.reach
 
     def flow(self, log: SkipLog | None, position: Position) -> Flow[Any]:
         """Return this rank's own stream, which records skipped items in a log."""
@@ -237,18 +241,22 @@ class FollowingPool(QueuedPool):
 
     ends_at_exit = True
 
-    def __init__(self, meeting: Meeting, index: int, executor: SharedExecutor) -> None:
+    def __init__(
+        self, meeting: Meeting, index: int, executor: SharedExecutor, own: WorkerPool
+    ) -> None:
         """Prepare to follow.
 
         Args:
             meeting: The meeting of all ranks.
             index: This rank's index of `shard`.
             executor: The executor.
+            own: The pool for this rank's own tasks.
         """
         inner = executor.inner.spec
         super().__init__(1, inner.buffer_size, None)
         self.in_transit = inner.in_transit
-        self._meeting, self._index = meeting, index
+        self.chunk_size = 1  # no row waits for the next one
+        self._meeting, self._index, self._own = meeting, index, own
         self._patience = executor.arguments["timeout"]
         self._lock = threading.RLock()
         self._link: Link | None = None
@@ -263,7 +271,8 @@ class FollowingPool(QueuedPool):
 
     def begin(self, told: Mapping[str, Any]) -> None:
         self._hang_up()
-        link = self._meeting.join(told)
+        link = self._meeting.join(told, Reach(self._own.workers, self.buffer_size))
+        self._own.reach = link.reach
         with self._lock:
             self._link, self._gone = link, None
             self._asked.clear()

@@ -174,7 +174,7 @@ class Payloads:
         self._lock = threading.RLock()
         self._numbers = count()
         self._kept: dict[int, _Kept] = {}
-        self._inherited: dict[tuple[int, int], memoryview] = {}  # from ranks that have left
+        self._inherited: dict[tuple[int, int], list[bytes]] = {}  # from ranks that have left
         self._asked: dict[int, tuple[Asked, int]] = {}
         self._gone: dict[int, str] = {}
         self._passed: deque[tuple[int, int]] = deque()  # makers and numbers, not yet told
@@ -198,20 +198,22 @@ class Payloads:
         left = Left(self._link.rank, number, len(items), nbytes, told)
         return found._replace(items=[left])
 
-    def _answer(self, number: int, parts: Iterable[_Part], items: Callable[[int], Any]) -> bytes:
+    def _answer(
+        self, number: int, parts: Iterable[_Part], item_at: Callable[[int, int], Any]
+    ) -> bytes:
         found: list[Any] = []
         failure = None
         try:
             for outcome, place, begin, end in parts:
-                item = items(outcome)[place]
+                item = item_at(outcome, place)
                 is_part = type(item) is Cut
                 found.append(Cut(item.whole, begin, end).features if is_part else item)
         except Exception as error:
             failure = Failure(error, "")
         return packed(_key(_GIVES, number), Outcome(found, failure))
 
-    def _own(self, number: int) -> list[Any]:
-        return self._kept[number].items
+    def _own(self, number: int, place: int) -> Any:
+        return self._kept[number].items[place]
 
     def _let_go(self, rank: int, numbers: Iterable[int]) -> None:
         """Keep items no longer for a rank."""
@@ -231,7 +233,9 @@ class Payloads:
             self.is_closed = True
         for number, (items, ranks) in kept.items():
             if others := ranks - {self._link.rank}:
-                message = packed(_key(_LEAVES, number), Outcome(items))
+                # Each by itself: an item that can't be sent is an error of who needs it.
+                messages = [packed(bytes(KEY_BYTES), Outcome([item])) for item in items]
+                message = _key(_LEAVES, number) + pickle.dumps(messages)
                 for rank in others:
                     self._link.send(rank, message)
 
@@ -274,8 +278,8 @@ class Payloads:
             self._asked[number] = asked, maker
             self._link.send(maker, _key(_ASKS, number) + pickle.dumps(parts))
 
-    def _heir(self, maker: int, number: int) -> list[Any]:
-        return [*_items_of(self._inherited[maker, number])]
+    def _heir(self, maker: int, number: int, place: int) -> Any:
+        return next(_items_of(memoryview(self._inherited[maker, number][place])))
 
     def _look_after(self, asked: Asked) -> None:
         """Note that an awaited rank is lost, if it is silent."""
@@ -316,7 +320,7 @@ class Payloads:
         elif kind == _PASSES:
             self._let_go(rank, array("Q", bytes(body)))
         elif kind == _LEAVES:
-            self._inherited[rank, number] = message
+            self._inherited[rank, number] = pickle.loads(body)
         else:
             return False
         return True

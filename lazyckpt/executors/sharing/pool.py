@@ -19,7 +19,7 @@ from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import common_key, opening_of
-from lazyckpt.executors.sharing.link import Link, Meeting
+from lazyckpt.executors.sharing.link import Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import Loss, key_of, outcome_of, packed
 from lazyckpt.executors.sharing.payloads import Payloads, has_left
 from lazyckpt.failures.notes import Failure
@@ -127,7 +127,8 @@ class SharedPool(QueuedPool):
         self._hang_up()
         if self.reader is not None:
             self.reader.stop()  # what it reads is of the last opening
-        link = self._meeting.join(told)
+        link = self._meeting.join(told, Reach(len(self._pools), self.buffer_size))
+        self.reach = link.reach
         with self._lock:
             self._forget_outcomes()
             self._link, self.payloads = link, Payloads(link, self._patience)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
@@ -72,8 +72,12 @@ class _Stream:
         calls: tuple[Call, ...],
         skip_log: SkipLog | None,
         seconds: float,
+        tell: Callable[[], None],
     ) -> None:
-        """Read at least `count` more items, or to the end, in the only thread that reads."""
+        """Read at least `count` more items, or to the end, in the only thread that reads.
+
+        Call `tell` once these are there: reading on may wait for ranks that wait for them.
+        """
         drain = SkipRecord if skip_log is None else skip_log.drain
         deadline = monotonic() + seconds
         try:
@@ -83,6 +87,8 @@ class _Stream:
                     self.most = max(1.0, SHARED_BYTES / (item_bytes([item]) or 1))
                 self.held.append(_Held(item, flow.snapshot(), drain()))
                 count -= 1
+                if not count:
+                    tell()
                 if count <= 0 and (monotonic() >= deadline or len(self.held) >= self.most):
                     return
             self.end = _Held(None, flow.snapshot(), drain())
@@ -91,7 +97,7 @@ class _Stream:
 
 
 class Tee:
-    """Reads a stream for several ranks, in the thread of the rank that needs an item first.
+    """Reads a stream for several ranks, in a thread that starts when a rank needs an item.
 
     Ranks open the same flows in the same order. The stream of a later flow begins once all ranks
     are done with the one before, so that the nodes of a job read in the same order.
@@ -219,17 +225,27 @@ class Tee:
                 if missing <= 0 or stream.is_over:
                     return
                 is_next = min(self._done.values(), default=stream.number) >= stream.number
-                if self._is_reading or not is_next or given - stream.passed > stream.most:
-                    self._changed.wait(_TICK)
-                    say_alive()  # where this is a process of which others wait for items
-                    continue
-                self._is_reading = True
-            try:
-                stream.read(missing, self._machine, self._calls, self._skip_log, self._seconds)
-            finally:
-                with self._changed:
-                    self._is_reading = False
-                    self._changed.notify_all()
+                if not self._is_reading and is_next and given - stream.passed <= stream.most:
+                    self._is_reading = True
+                    threading.Thread(
+                        target=self._read, args=(stream, missing), name="lazyckpt-tee", daemon=True
+                    ).start()
+                self._changed.wait(_TICK)
+            say_alive()  # where this is a process of which others wait for items
+
+    def _read(self, stream: _Stream, count: int) -> None:
+        try:
+            stream.read(
+                count, self._machine, self._calls, self._skip_log, self._seconds, self._tell
+            )
+        finally:
+            with self._changed:
+                self._is_reading = False
+                self._changed.notify_all()
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _drop(self, stream: _Stream) -> None:
         """Drop the items that all ranks have passed."""

@@ -13,7 +13,7 @@ from typing import Any
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.sharing.executor import shared
-from lazyckpt.executors.sharing.link import Leave, Nodes, Receive, Role, role_of
+from lazyckpt.executors.sharing.link import Leave, Nodes, Reach, Receive, Role, least, role_of
 
 
 class Hub:
@@ -40,8 +40,9 @@ class Hub:
     def meeting(self, rank: int) -> RankMeeting:
         return RankMeeting(self, rank)
 
-    def join(self, rank: int, told: Mapping[str, Any]) -> QueueLink:
+    def join(self, rank: int, told: Mapping[str, Any], reach: Reach) -> QueueLink:
         name, link = repr(sorted(told.items())), QueueLink(self, rank)
+        link.reach = reach
         with self._changed:
             gathered = self._gathered.setdefault(name, {})
             assert rank not in gathered, f"rank {rank} comes twice"
@@ -56,6 +57,7 @@ class Hub:
                 if len(others) > 1:
                     raise PipelineError("the ranks differ")
                 raise RankMissing("too few ranks", set(range(self.size)) - set(gathered))
+            link.reach = least([each.reach for each in gathered.values()])
         return link
 
 
@@ -72,14 +74,15 @@ class RankMeeting:
     def role(self) -> Role:
         return role_of(self.rank, self.hub.size, self.nodes)
 
-    def join(self, told: Mapping[str, Any]) -> QueueLink:
-        return self.hub.join(self.rank, told)
+    def join(self, told: Mapping[str, Any], reach: Reach) -> QueueLink:
+        return self.hub.join(self.rank, told, reach)
 
 
 class QueueLink:
     def __init__(self, hub: Hub, rank: int) -> None:
         self._hub, self.rank, self._role = hub, rank, role_of(rank, hub.size, hub.nodes)
         self.makers = self._role.makers
+        self.reach: Reach
         self.peers: dict[int, QueueLink] = {}
         self.is_closed = False
         self._inbox: SimpleQueue[Any] = SimpleQueue()

@@ -426,3 +426,27 @@ def test_what_can_not_be_shared_is_refused() -> None:
         lz.run(again, executor=executor)
     by_index = lz.source(range(5)) | lz.shard(num_shards=2, index=1, remainder="repeat")
     assert [*lz.run(by_index, executor=executor)] == [1, 3, 0]
+
+
+@pytest.mark.parametrize("chunk_size", [1, 8])
+@pytest.mark.parametrize(
+    "own",
+    [lambda rows: rows, lz.map(len), lz.batch(2) | lz.map(len)],
+    ids=["dealt", "mapped", "batched"],
+)
+def test_ranks_that_wait_for_each_other_at_each_item_go_on(own: Any, chunk_size: int) -> None:
+    """Though each has other workers and another buffer, and so reads ahead as far as it can."""
+    hub, together_at = Hub(3), threading.Barrier(3)
+
+    def work(rank: int) -> int:
+        documents = lz.source(range(2_000)) | lz.map(tokens) | lz.filter(is_kept)
+        rows = documents | lz.shard(num_shards=3, index=rank)
+        pipeline = own(rows) if callable(own) else rows | own
+        inner = lz.threads([4, 1, 2][rank], buffer_size=[1, 60, 3][rank])
+        with lz.run(pipeline, executor=shared_by(hub, rank, inner, chunk_size)) as run:
+            for _ in range(60):
+                next(run)
+                together_at.wait(20)
+        return 60
+
+    assert on_ranks(3, work) == [60, 60, 60]

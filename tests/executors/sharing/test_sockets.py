@@ -16,10 +16,13 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing, WorkerDied
+from lazyckpt.executors.sharing.link import Reach
 from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
 from tests.executors.sharing.rank import SECRET, pipeline
 from tests.executors.sharing.ranks import on_ranks
 from tests.helpers import IS_DEEP
+
+REACH = Reach(1, 1)
 
 LIMIT = 120  # seconds; no test comes near it
 KILLER = 871  # a document among the first that are read
@@ -151,7 +154,7 @@ def joined(port: int, size: int, timeout: float = 30.0, secret: bytes = SECRET) 
     meetings = [
         SocketMeeting("127.0.0.1", port, secret, rank, size, timeout) for rank in range(size)
     ]
-    return on_ranks(size, lambda rank: meetings[rank].join({"what": "the same"}))
+    return on_ranks(size, lambda rank: meetings[rank].join({"what": "the same"}, REACH))
 
 
 def test_strangers_are_turned_away() -> None:
@@ -161,7 +164,7 @@ def test_strangers_are_turned_away() -> None:
         stranger.sendall(b"x" * 100)
         liar = SocketMeeting("127.0.0.1", found.port, b"another", 0, 2, 30.0)
         with pytest.raises(PipelineError, match=r"know the secret|closed|reset"):
-            liar.join({})
+            liar.join({}, REACH)
         links = joined(found.port, 2)
         assert [link.rank for link in links] == [0, 1]
         for link in links:
@@ -172,7 +175,7 @@ def test_strangers_are_turned_away() -> None:
 def test_a_rank_that_does_not_come_is_named() -> None:
     with place(3, timeout=4.0) as found:
         meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 4.0) for n in range(2)]
-        for error in on_ranks(2, lambda rank: meetings[rank].join({"what": "the same"})):
+        for error in on_ranks(2, lambda rank: meetings[rank].join({"what": "the same"}, REACH)):
             assert isinstance(error, RankMissing)
             assert 2 in error.ranks
 
@@ -180,7 +183,7 @@ def test_a_rank_that_does_not_come_is_named() -> None:
 def test_nobody_comes_twice() -> None:
     with place(3, timeout=5.0) as found:
         twice = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 3, 5.0)
-        errors = on_ranks(2, lambda number: twice.join({"what": "the same"}))
+        errors = on_ranks(2, lambda number: twice.join({"what": "the same"}, REACH))
         assert any("two processes say that they are rank 0" in str(error) for error in errors)
 
 
