@@ -214,9 +214,8 @@ def test_every_argument_is_in_the_table(name: str) -> None:
     assert list(KINDS[name]) == named
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_good_values_are_taken(name: str) -> None:
-    for argument, value in cases(name, GOOD):
+def check_taken(name: str, values: dict[str, list[Any]]) -> None:
+    for argument, value in cases(name, values):
         stage = call(name, **{argument: value})
         kept = stage.calls[0].arguments[argument]
         assert kept == value if not isinstance(kept, np.ndarray) else (*kept.tolist(),) == (*value,)
@@ -225,12 +224,21 @@ def test_good_values_are_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_bad_values_are_refused(name: str) -> None:
-    for argument, value in cases(name, BAD):
+def test_good_values_are_taken(name: str) -> None:
+    check_taken(name, GOOD)
+
+
+def check_refused(name: str, values: dict[str, list[Any]]) -> None:
+    for argument, value in cases(name, values):
         message = refusal(lambda given={argument: value}: call(name, **given))
         assert message.startswith(f"{name}: "), (argument, value)
         assert f"{argument} must be" in message, value
         assert " ".join(repr(value).split())[:50] in message, argument
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_bad_values_are_refused(name: str) -> None:
+    check_refused(name, BAD)
 
 
 @pytest.mark.parametrize("name", [n for n, k in KINDS.items() if k.get("seed") == "natural"])

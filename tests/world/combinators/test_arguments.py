@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -11,18 +9,12 @@ import lazyckpt as lz
 from tests.combinators import test_arguments as arguments
 
 NUMBERS = [f"{kind}{end}" for kind in ("positive", "natural") for end in ("", "?")] + ["integer"]
-TAKEN = arguments.cases({kind: [torch.tensor(3)] for kind in NUMBERS})
-REFUSED = arguments.cases({kind: [torch.tensor(True)] for kind in NUMBERS})
 
 
-@pytest.mark.parametrize(("name", "argument", "value"), TAKEN)
-def test_a_tensor_that_is_a_number_is_taken(name: str, argument: str, value: Any) -> None:
-    arguments.test_good_values_are_taken(name, argument, value)
-
-
-@pytest.mark.parametrize(("name", "argument", "value"), REFUSED)
-def test_a_tensor_that_is_no_number_is_refused(name: str, argument: str, value: Any) -> None:
-    arguments.test_bad_values_are_refused(name, argument, value)
+@pytest.mark.parametrize("name", arguments.KINDS)
+def test_a_tensor_that_is_a_number_is_taken_and_no_other(name: str) -> None:
+    arguments.check_taken(name, {kind: [torch.tensor(3)] for kind in NUMBERS})
+    arguments.check_refused(name, {kind: [torch.tensor(True)] for kind in NUMBERS})
 
 
 @pytest.mark.parametrize(
