@@ -192,11 +192,12 @@ def test_a_change_in_place_is_of_one_rank() -> None:
 
 
 def test_a_lost_maker_is_named_and_the_state_is_good() -> None:
-    hub, pipeline = Hub(3), packed() | lz.repeat()
+    hub, pipeline, have_some = Hub(3), packed() | lz.repeat(), threading.Barrier(3)
 
     def work(rank: int) -> Any:
         with lz.run(dealt(pipeline, 3, rank), executor=shared_by(hub, rank, lz.threads(2))) as run:
             found = made(run, 3)
+            have_some.wait(20)
             if rank == 1:
                 link = next(each for each in hub.links if each.rank == rank)
                 link.close("is lost: its connection was closed")
