@@ -14,6 +14,7 @@ from lazyckpt.errors import PipelineError, RankMissing, WorkerDied, WorkerTimeou
 from lazyckpt.executors.ipc.serialization import Message, send_outcome, serialize, this_process
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.futures import RemoteTask, run_task
+from lazyckpt.executors.sharing.link import Reach, least
 from lazyckpt.executors.sharing.meeting import differing
 
 BEAT = 1.0  # seconds between two reports that a process is alive
@@ -49,12 +50,14 @@ class Member(NamedTuple):
         process: Name of its process.
         rank: Number of the rank.
         size: Number of ranks.
+        reach: How far it reads ahead for its own tasks.
     """
 
     reader: str
     process: str
     rank: int
     size: int
+    reach: Reach
 
 
 class Making(NamedTuple):
@@ -101,7 +104,7 @@ class _Opening:
     Attributes:
         told: The settings that are equal on all ranks.
         members: The ranks that have joined, by the names of their readers.
-        begun: Done once all ranks have joined.
+        begun: The least reach, once all ranks have joined, or why they don't begin.
         taken: Number of outcomes that each reader has taken.
         tasks: The tasks whose outcome some rank hasn't taken yet.
         waiting: The tasks among them that haven't started.
@@ -110,7 +113,7 @@ class _Opening:
     def __init__(self, told: Mapping[str, Any]) -> None:
         self.told = told
         self.members: dict[str, Member] = {}
-        self.begun: asyncio.Future[PipelineError | None] = asyncio.Future()
+        self.begun: asyncio.Future[PipelineError | Reach] = asyncio.Future()
         self.taken: dict[str, int] = {}
         self.tasks: dict[bytes, _Task] = {}
         self.waiting: dict[bytes, _Task] = {}
@@ -129,7 +132,7 @@ class _Opening:
         options = {"max_retries": 0, **self.making.options, "num_returns": 2}
         self._make = self._ray.remote(make).options(**options)
         self._run = next(iter(self.members))
-        self.begun.set_result(None)
+        self.begun.set_result(least(each.reach for each in self.members.values()))
 
     def ask(self, reader: str, key: bytes, tries: int, handler: int, payload: Any) -> _Task:
         """Return the task with a key; run it again if the outcome of try `tries` was lost."""
@@ -235,10 +238,11 @@ class Keeper:
         told: Mapping[str, Any],
         making: Making,
         leaves: str | None,
-    ) -> Exception | None:
-        """Wait until all ranks have joined with equal settings; return an error if that fails.
+    ) -> Exception | Reach | None:
+        """Wait until all ranks have joined with equal settings; return their least reach.
 
-        Rank 0 provides the handlers."""
+        Rank 0 provides the handlers. If it fails, return an error; None if the rank has left.
+        """
         self.beat(member.process)
         self._watch = self._watch or asyncio.ensure_future(self._look_after(making.patience))
         self._forget(leaves)

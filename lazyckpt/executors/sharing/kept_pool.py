@@ -23,6 +23,7 @@ from lazyckpt.executors.pools.futures import FuturesPool, Job
 from lazyckpt.executors.pools.pool import PendingTask, get_within
 from lazyckpt.executors.sharing.agreement import common_key, opening_of
 from lazyckpt.executors.sharing.keeper import BEAT, Keeper, Making, Member, make
+from lazyckpt.executors.sharing.link import Reach
 
 T = TypeVar("T")
 _TICK = 0.25  # seconds between two checks
@@ -71,9 +72,7 @@ class KeptPool(FuturesPool):
 
     def opening(self, chain: Chain, machine: Machine[T]) -> Machine[T]:
         share = chain.machine.share
-        place = {
-            "num_shards": share.ranks, "workers": self.workers, "buffer_size": self.buffer_size
-        }  # fmt: skip
+        place = {"num_shards": share.ranks, "workers": self.workers}
         return opening_of(self, chain, machine, partial(self._open, share.rank, share.ranks), place)
 
     def _open(self, rank: int, size: int, told: Mapping[str, Any]) -> None:
@@ -81,7 +80,7 @@ class KeptPool(FuturesPool):
         leaves, self._reader = self._reader, None
         generation, reader = self.generation, uuid4().hex
         process = f"{this_process()} ({self._ray.get_runtime_context().get_worker_id()[:8]})"
-        member = Member(reader, process, rank, size)
+        member = Member(reader, process, rank, size, Reach(self.workers, self.buffer_size))
         serialized = self._serialized or serialize_handlers(self.handlers)
         self._serialized = serialized
         making = Making(
@@ -99,7 +98,7 @@ class KeptPool(FuturesPool):
                         keeper.leave.remote(reader)
                         raise TaskLost
                 try:
-                    error = self._ray.get(joined, timeout=_TICK)
+                    found = self._ray.get(joined, timeout=_TICK)
                     break
                 except (self._ray.exceptions.RayError, TimeoutError) as lost:
                     # The keeper of an earlier run ends with that; its name is free a moment later.
@@ -107,8 +106,9 @@ class KeptPool(FuturesPool):
                         raise self._died(lost) from lost
         finally:
             self.is_awaited = False
-        if error is not None:
-            raise error
+        if isinstance(found, Exception):
+            raise found
+        self.reach = found
         self._gone, self._heard = ([], []), monotonic()
         self._keeper, self._reader = keeper, reader
         thread = threading.Thread(
