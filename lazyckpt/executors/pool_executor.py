@@ -37,10 +37,6 @@ class PoolSpec(NamedTuple):
     Attributes:
         start: Function that makes a pool with the given number of workers for the tasks of
             the given handlers.
-        stream_chunk: Number of items of each task of the worker that runs stages in order; 0 to
-            adapt. With 1, it holds no item back while it waits for the next one.
-        start_each: Function that makes one pool per thread that drives it. None if several
-            threads can drive one pool.
         workers: Number of workers.
         noun: Word for one worker.
         buffer_size: Number of items to hold ready.
@@ -56,6 +52,10 @@ class PoolSpec(NamedTuple):
             worker.
         worker_init: Function that the thread for stages in order calls with its number.
         check: Function that raises a PipelineError if the workers can't run a pipeline.
+        start_each: Function that makes one pool per thread that drives it. None if several
+            threads can drive one pool.
+        stream_chunk: Number of items of each task of the worker that runs stages in order; 0 to
+            adapt. With 1, it holds no item back while it waits for the next one.
     """
 
     start: Callable[[list[Handler], int], WorkerPool]

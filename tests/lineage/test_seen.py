@@ -84,7 +84,10 @@ def test_what_looks_at_items_is_traced(stage: Any) -> None:
 def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lz.source(range(20)) | lz.shuffle(4, seed=0) | lz.batch(2)
     law(pipeline, 40)
-    one_off = lambda self, source, epoch, index: index + 1  # noqa: E731
+
+    def one_off(codes: Codes, source: str, epoch: int, index: int) -> int:
+        return index + 1
+
     with monkeypatch.context() as patch:
         patch.setattr(Codes, "code", one_off)
         with pytest.raises(AssertionError):

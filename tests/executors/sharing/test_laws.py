@@ -431,19 +431,24 @@ def test_what_can_not_be_shared_is_refused() -> None:
 @pytest.mark.parametrize("chunk_size", [1, 8])
 @pytest.mark.parametrize(
     "own",
-    [lambda rows: rows, lz.map(len), lz.batch(2) | lz.map(len)],
+    [
+        lambda rows: rows,
+        lambda rows: rows | lz.map(len),
+        lambda rows: rows | lz.batch(2) | lz.map(len),
+    ],
     ids=["dealt", "mapped", "batched"],
 )
-def test_ranks_that_wait_for_each_other_at_each_item_go_on(own: Any, chunk_size: int) -> None:
+def test_ranks_that_wait_for_each_other_at_each_item_go_on(
+    own: Callable[[lz.Pipeline[Any]], lz.Pipeline[Any]], chunk_size: int
+) -> None:
     """Though each has other workers and another buffer, and so reads ahead as far as it can."""
     hub, together_at = Hub(3), threading.Barrier(3)
 
     def work(rank: int) -> int:
         documents = lz.source(range(2_000)) | lz.map(tokens) | lz.filter(is_kept)
         rows = documents | lz.shard(num_shards=3, index=rank)
-        pipeline = own(rows) if callable(own) else rows | own
         inner = lz.threads([4, 1, 2][rank], buffer_size=[1, 60, 3][rank])
-        with lz.run(pipeline, executor=shared_by(hub, rank, inner, chunk_size)) as run:
+        with lz.run(own(rows), executor=shared_by(hub, rank, inner, chunk_size)) as run:
             for _ in range(60):
                 next(run)
                 together_at.wait(20)
