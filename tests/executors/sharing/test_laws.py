@@ -433,7 +433,7 @@ def test_what_can_not_be_shared_is_refused() -> None:
     "own",
     [
         lambda rows: rows,
-        lambda rows: rows | lz.map(len),
+        lambda rows: rows | lz.map(str),
         lambda rows: rows | lz.batch(2) | lz.map(len),
     ],
     ids=["dealt", "mapped", "batched"],
@@ -442,16 +442,36 @@ def test_ranks_that_wait_for_each_other_at_each_item_go_on(
     own: Callable[[lz.Pipeline[Any]], lz.Pipeline[Any]], chunk_size: int
 ) -> None:
     """Though each has other workers and another buffer, and so reads ahead as far as it can."""
+    assert in_lockstep(own, chunk_size, [4, 1, 2], [1, 60, 3], 60) == [60, 60, 60]
+
+
+def test_ranks_that_wait_for_each_other_hold_no_item_back() -> None:
+    """Though items come so fast that many would fit into a chunk."""
+    assert in_lockstep(lambda rows: rows, 1, [1, 1, 1], [2, 2, 2], 60, 1_000) == [60, 60, 60]
+
+
+def in_lockstep(
+    own: Callable[[lz.Pipeline[Any]], lz.Pipeline[Any]],
+    chunk_size: int,
+    workers: list[int],
+    buffers: list[int],
+    steps: int,
+    free: int = 0,
+) -> list[Any]:
+    """The steps of three ranks that wait for each other after each item, but for the first."""
     hub, together_at = Hub(3), threading.Barrier(3)
 
     def work(rank: int) -> int:
-        documents = lz.source(range(2_000)) | lz.map(tokens) | lz.filter(is_kept)
-        rows = documents | lz.shard(num_shards=3, index=rank)
-        inner = lz.threads([4, 1, 2][rank], buffer_size=[1, 60, 3][rank])
-        with lz.run(own(rows), executor=shared_by(hub, rank, inner, chunk_size)) as run:
-            for _ in range(60):
+        numbers = lz.source(range(20_000)) | lz.shuffle(seed=1) | lz.map(abs)
+        kept = numbers | lz.filter(lambda number: number % 8 != 3)
+        rows = own(kept | lz.shard(num_shards=3, index=rank))
+        inner = lz.threads(workers[rank], buffer_size=buffers[rank])
+        with lz.run(rows, executor=shared_by(hub, rank, inner, chunk_size)) as run:
+            for _ in range(free):
+                next(run)
+            for _ in range(steps):
                 next(run)
                 together_at.wait(20)
-        return 60
+        return steps
 
-    assert on_ranks(3, work) == [60, 60, 60]
+    return on_ranks(3, work)
