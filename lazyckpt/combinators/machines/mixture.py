@@ -240,7 +240,7 @@ class Mixture(Generic[A]):
         flows = [each.flow(place) for each, place in zip(machines, places, strict=True)]
         streams, taken, picks = map(list, zip(*map(picking, flows), strict=True))
         jumping: dict[int, Alone[A]] = {}  # some items of these have been skipped
-        there, noted = list(places), counts  # positions after these numbers of items
+        there, noted = list(places), list(counts)  # positions after these numbers of items
         draws = Draws(self.chooser(position), begin)
 
         def given() -> tuple[int, ...]:
@@ -273,7 +273,7 @@ class Mixture(Generic[A]):
                 machines[number] = self.again[number]
                 jumping.pop(number, None)
                 replace(number, machines[number].flow(here[number]))
-            there, noted = here, now
+            there, noted = here, list(now)
             draws.restart(None if is_over else self.chooser((position[0], now, ended)), sum(now))
 
         def items() -> Iterator[Iterator[A]]:
@@ -342,11 +342,17 @@ class Mixture(Generic[A]):
 
         def snapshot() -> Position:
             nonlocal noted
-            now = given()
-            for number in compress(range(width), map(ne, now, noted)):
-                there[number] = flows[number].snapshot()
-            noted = now
-            return tuple(there), now, ended
+            index, number = draws.last()
+            drawn = index - sum(noted)
+            if drawn == 1 and before[number] + taken[number]() == noted[number] + 1:
+                there[number] = flows[number].snapshot()  # no other has changed
+                noted[number] += 1
+            elif drawn:
+                now = given()
+                for number in compress(range(width), map(ne, now, noted)):
+                    there[number] = flows[number].snapshot()
+                noted = [*now]
+            return tuple(there), tuple(noted), ended
 
         return Flow(
             chain.from_iterable(items()),

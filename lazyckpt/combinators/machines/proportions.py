@@ -74,6 +74,12 @@ class Draws:
             self._size = min(8 * self._size, _CHUNK)
             yield self._block
 
+    def last(self) -> tuple[int, int]:
+        """Return the index of the next choice, and the choice before it; -1 if none is known."""
+        left = len(self._known) - self._read + remaining(self._block)
+        is_known = left < len(self._known)
+        return self._index - left, int(self._known[-left - 1]) if is_known else -1
+
     def take(self, n: int) -> NDArray[np.int64]:
         """Return the next choices: between 1 and n."""
         self._read -= remaining(self._block)

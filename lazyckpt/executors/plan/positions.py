@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import Any
 
 from lazyckpt.core.flow import Flow, Position
@@ -19,28 +19,38 @@ class Positions:
     number, which counts the items of the block.
 
     Attributes:
+        last: The position that was noted last.
         befores: The position just before an item, by the item's number from 1 on, if it isn't
             the position after the previous item because records were dropped in between.
     """
 
     def __init__(self, start: Any) -> None:
-        self._counts, self._noted = [0], [start]
+        self.last = start
+        self._counts = [0]
+        self._noted: Any = [start]  # or, in the consumer, its pickle
         self._numbers: Mapping[int, int] = {}
         self.befores: dict[int, Position] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The consumer asks for few of them, and only then unpickles the list.
+        return {**self.__dict__, "_noted": pickle.dumps(self._known(), pickle.HIGHEST_PROTOCOL)}
+
+    def _known(self) -> list[Any]:
+        if isinstance(self._noted, bytes):
+            self._noted = pickle.loads(self._noted)
+        found: list[Any] = self._noted
+        return found
 
     def note(self, count: int, position: Any) -> None:
         """Note the position after `count` items, or the error of taking it."""
         self._counts.append(count)
         self._noted.append(position)
-
-    @property
-    def last(self) -> Any:
-        """The position that was noted last."""
-        return self._noted[-1]
+        self.last = position
 
     def after_skips(self, numbers: Mapping[int, int]) -> Positions:
         """Return the same positions, given the number of records each stage skipped before."""
-        found = copy(self)
+        found = Positions(self.last)
+        found._counts, found._noted, found.befores = self._counts, self._noted, self.befores
         found._numbers = numbers
         return found
 
@@ -52,7 +62,7 @@ class Positions:
     def __getitem__(self, count: int) -> Any:
         """Return the position after `count` items."""
         number = bisect_left(self._counts, count)
-        position, left = self._noted[number], self._counts[number] - count
+        position, left = self._known()[number], self._counts[number] - count
         if isinstance(position, InvalidState):
             return position
         position = (*position[:-1], position[-1] - left) if left else position
