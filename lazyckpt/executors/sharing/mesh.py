@@ -18,7 +18,7 @@ from lazyckpt.executors.sharing.link import Leave, Reach, Receive
 _SIZE = struct.Struct("=Q")
 _ALIVE, _LEAVES = 0, (1 << 64) - 1  # in place of a size
 _BEAT = 1.0  # seconds between two messages that this rank is alive
-_LINGER = 2.0  # seconds to send waiting messages when it closes
+_LINGER = 2.0  # seconds without progress after which a rank that closes sends no more
 _AT_ONCE = 1 << 20  # bytes to read from one rank before others have their turn
 
 
@@ -27,6 +27,7 @@ class _Peer:
 
     Attributes:
         outbox: Messages to send.
+        sent: The number of bytes that were sent.
         heard: The time of the last message from it.
         has_left: Whether it has announced that it leaves, or is lost.
     """
@@ -36,6 +37,7 @@ class _Peer:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
         self.outbox: deque[memoryview] = deque()
+        self.sent = 0
         self.heard = monotonic()
         self.has_left = False
         self._head = bytearray(_SIZE.size)
@@ -51,6 +53,7 @@ class _Peer:
         """Send as much as fits; raise BlockingIOError if there is no room left."""
         while self.outbox:
             sent = self.sock.send(self.outbox[0])
+            self.sent += sent
             if sent == len(self.outbox[0]):
                 self.outbox.popleft()
             else:
@@ -94,6 +97,7 @@ class Mesh:
         self._woken.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._ends: float | None = None  # when this closes, whatever is left
+        self._sent = 0  # bytes, to all
         self._thread: threading.Thread | None = None
         self._receive: Receive
         self._leave: Leave
@@ -133,7 +137,7 @@ class Mesh:
                     peer.put(_LEAVES)
         self._awake()
         if self._thread is not threading.current_thread():
-            self._thread.join(_LINGER + _BEAT)
+            self._thread.join()
 
     def _awake(self) -> None:
         with suppress(OSError):  # full, so that it wakes anyway; or closed
@@ -158,11 +162,14 @@ class Mesh:
     def _goes_on(self) -> bool:
         if self._ends is None:
             return True
+        sent = sum(each.sent for each in self._peers.values())
+        if sent != self._sent:
+            self._sent, self._ends = sent, monotonic() + _LINGER
         # Until the others have read what was sent, and hang up: to close first would lose it.
         return monotonic() < self._ends and not all(each.has_left for each in self._peers.values())
 
     def _say_alive(self) -> None:
-        if _is_consumer_stopped():
+        if self._ends is not None or _is_consumer_stopped():
             return
         with self._lock:
             for peer in self._peers.values():

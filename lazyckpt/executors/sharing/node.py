@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 1.0  # seconds that a leader which ends waits for its followers
 _TICK = 0.25  # seconds between two looks whether the leader is alive
+_LOST = b"we lost "  # in the first half of the key of a message: the other half is a rank
 
 
 class LeaderLeft(Exception):
@@ -165,7 +166,12 @@ class LeadingPool(SharedPool):
             skip_log.lose(self._own_log.lost)
         ranks = [link.rank, *followers]
         tee = self._tee = Tee(
-            self._machine, self._common.calls, ranks, skip_log, reads_ahead=not self._is_gated
+            self._machine,
+            self._common.calls,
+            ranks,
+            skip_log,
+            partial(self._look_after_ranks, link),
+            reads_ahead=not self._is_gated,
         )
         self._followers = {rank: SimpleQueue() for rank in followers}
         self._are_done = threading.Event() if followers else None
@@ -196,7 +202,13 @@ class LeadingPool(SharedPool):
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:
         if rank in link.makers:
-            super()._receive(link, rank, message)
+            key, tee = key_of(message), self._tee
+            if not key.startswith(_LOST):
+                super()._receive(link, rank, message)
+            elif link is self._link and tee is not None:
+                lost = int.from_bytes(key[len(_LOST) :], "big")
+                why = bytes(message[KEY_BYTES:]).decode()
+                tee.close(RankMissing(f"rank {lost}, which is on another node, {why}", [lost]))
         elif link is self._link and (requests := self._followers.get(rank)) is not None:
             requests.put(message)
 
@@ -209,7 +221,15 @@ class LeadingPool(SharedPool):
             if self._are_done is not None and self._left.keys() >= self._followers.keys():
                 self._are_done.set()
             if why:
+                number = rank.to_bytes(KEY_BYTES - len(_LOST), "big")
+                link.post(_LOST + number + why.encode())
                 tee.close(RankMissing(f"rank {rank}, which is on this node, {why}", [rank]))
+
+    def _look_after_ranks(self, link: Link, ranks: Iterable[int]) -> None:
+        """Note which of the ranks that this node's stream waits for are lost, being silent."""
+        for rank in ranks:
+            if rank != link.rank and link.silence(rank) > self._patience:
+                self._leave(link, rank, f"has said nothing for {self._patience:g} s")
 
     def _read_for(
         self,

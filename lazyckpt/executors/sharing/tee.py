@@ -109,6 +109,7 @@ class Tee:
         calls: tuple[Call, ...],
         ranks: Iterable[int],
         skip_log: SkipLog | None,
+        look_after: Callable[[list[int]], None],
         *,
         reads_ahead: bool,
     ) -> None:
@@ -119,10 +120,12 @@ class Tee:
             calls: Its stages.
             ranks: The ranks that read it.
             skip_log: The log of records that it skips.
+            look_after: Notes which of some awaited ranks are lost.
             reads_ahead: Whether to read items that no rank waits for yet.
         """
         self._seconds = _READ_SECONDS if reads_ahead else 0.0
         self._machine, self._calls, self._skip_log = machine, calls, skip_log
+        self._look_after = look_after
         self._changed = threading.Condition()
         self._opened = dict.fromkeys(ranks, 0)  # flows, by rank
         self._done = dict(self._opened)  # of these, how many the rank needs no longer
@@ -224,13 +227,15 @@ class Tee:
                 missing = given + count - stream.passed - len(stream.held)
                 if missing <= 0 or stream.is_over:
                     return
-                is_next = min(self._done.values(), default=stream.number) >= stream.number
-                if not self._is_reading and is_next and given - stream.passed <= stream.most:
+                late = self._late(stream, ahead=given - stream.passed > stream.most)
+                if not self._is_reading and not late:
                     self._is_reading = True
                     threading.Thread(
                         target=self._read, args=(stream, missing), name="lazyckpt-tee", daemon=True
                     ).start()
-                self._changed.wait(_TICK)
+                has_changed = self._changed.wait(_TICK)
+            if late and not has_changed:
+                self._look_after(late)
             say_alive()  # where this is a process of which others wait for items
 
     def _read(self, stream: _Stream, count: int) -> None:
@@ -247,9 +252,20 @@ class Tee:
         with self._changed:
             self._changed.notify_all()
 
+    def _late(self, stream: _Stream, *, ahead: bool) -> list[int]:
+        """Return the ranks to wait for before reading; those behind in the stream if `ahead`."""
+        late = [each for each, done in self._done.items() if done < stream.number]
+        if ahead and not late:
+            return [n for n in self._left(stream) if stream.reached.get(n, 0) == stream.passed]
+        return late
+
+    def _left(self, stream: _Stream) -> list[int]:
+        """Return the ranks that still need items of a stream."""
+        return [each for each, done in self._done.items() if done <= stream.number]
+
     def _drop(self, stream: _Stream) -> None:
         """Drop the items that all ranks have passed."""
-        late = [each for each, done in self._done.items() if done <= stream.number]
+        late = self._left(stream)
         passed = min((stream.reached.get(each, 0) for each in late), default=0)
         if passed > stream.passed:
             del stream.held[: passed - stream.passed]

@@ -21,6 +21,7 @@ class Hub:
 
     Attributes:
         per_node: The ranks of a node, one of which reads; 0 if each rank reads for itself.
+        silent: The seconds since the last message of a rank, if it has stopped.
     """
 
     per_node = 0
@@ -32,6 +33,7 @@ class Hub:
         self.nodes = nodes_of(size, self.per_node) if nodes is None else nodes
         self.posted: list[bytes] = []  # keys, of all ranks
         self.received = Counter[int]()  # bytes that were sent to one rank only, by rank
+        self.silent: dict[int, float] = {}
         self.arrived = Counter[int]()  # all bytes, by rank
         self.links: list[QueueLink] = []
         self._changed = threading.Condition()
@@ -118,7 +120,7 @@ class QueueLink:
                 self.peers[rank]._inbox.put((self.rank, message))
 
     def silence(self, rank: int) -> float:
-        return 0.0
+        return self._hub.silent.get(rank, 0.0)
 
     def close(self, why: str = "") -> None:
         if not self.is_closed:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import threading
+from collections import Counter, deque
 
+import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.errors import PipelineError
-from tests.executors.sharing.ranks import Hub, shared_by
+from lazyckpt.errors import PipelineError, RankMissing
+from tests.executors.sharing.ranks import Hub, on_ranks, shared_by
 from tests.executors.sharing.test_laws import packed, together
 
 
@@ -38,6 +40,30 @@ def test_a_reader_for_a_gated_run_reads_what_is_asked_for() -> None:
     items = lz.source(range(1, 3_000)) | lz.map(counted) | lz.filter(bool)
     together(items, hub, 3, executor=lambda rank: lz.threads(2, gated=True), chunk_size=1)
     assert len(calls) < 30
+
+
+def test_a_rank_that_stops_is_an_error_once_its_node_waits_for_it() -> None:
+    hub = Hub(3, nodes=((0, 1), (2,)))
+
+    def work(rank: int) -> str:
+        rows = lz.source(range(1_000)) | lz.map(lambda n: np.zeros(1 << 21)) | lz.filter(len)
+        dealt = rows | lz.shard(num_shards=3, index=rank) | lz.map(len)
+        with lz.run(dealt, executor=shared_by(hub, rank, lz.threads(1, buffer_size=1))) as run:
+            next(run)
+            error = ""
+            if rank == 1:
+                hub.silent[rank] = 11.0  # beyond the time limit
+            else:
+                with pytest.raises(RankMissing, match=r"rank 1.* has said nothing") as raised:
+                    deque(run)
+                error = str(raised.value)
+            are_told.wait(20)
+            return error
+
+    are_told = threading.Barrier(3)
+    reader, _, other = on_ranks(3, work)
+    assert "which is on this node" in reader
+    assert "which is on another node" in other
 
 
 def test_pipelines_that_a_node_can_not_read_as_one_are_refused() -> None:

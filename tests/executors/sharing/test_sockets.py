@@ -6,6 +6,8 @@ import json
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
@@ -18,6 +20,7 @@ import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing, WorkerDied
 from lazyckpt.executors.sharing.link import Reach
 from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
+from lazyckpt.executors.sharing.mesh import Mesh
 from tests.executors.sharing.rank import SECRET, pipeline
 from tests.executors.sharing.ranks import on_ranks
 from tests.helpers import IS_DEEP
@@ -170,6 +173,24 @@ def test_strangers_are_turned_away() -> None:
         for link in links:
             link.close()
         stranger.close()
+
+
+def test_a_rank_that_leaves_sends_what_others_are_slow_to_read() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        left = socket.create_connection(server.getsockname())
+        right, _ = server.accept()
+    mesh = Mesh(0, (0, 1), REACH, {1: left})
+    mesh.open(lambda rank, message: None, lambda rank, why: None)
+    mesh.send(1, bytes(size := 16 << 20))
+    closing = threading.Thread(target=mesh.close)
+    closing.start()
+    received = 0
+    while some := right.recv(1 << 22):
+        received += len(some)
+        time.sleep(0.6)  # some 4 s in all
+    closing.join(20)
+    assert received > size
+    right.close()
 
 
 def test_a_rank_that_does_not_come_is_named() -> None:
