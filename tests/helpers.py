@@ -9,12 +9,24 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
+
+
+@contextmanager
+def traced() -> Iterator[None]:
+    """Trace memory within a block; after it, no test is slowed down."""
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
 
 
 class Costly:

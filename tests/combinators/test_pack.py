@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.testing.laws import Stream
+from tests.helpers import traced
 
 SIZES = st.lists(st.integers(0, 9), max_size=40)
 
@@ -198,13 +199,10 @@ def assert_only_row_2_fails(rows: Any, stage: Any) -> None:
 def test_a_long_run_holds_no_more_than_a_short_one(pack: Any) -> None:
     run = lz.run(lz.source([[1]]) | lz.repeat() | pack(1, num_bins=1))
     held = []
-    tracemalloc.start()
-    try:
+    with traced():
         for rows in (100, 3_000):
             assert len([*islice(run, rows)]) == rows
             held.append(tracemalloc.get_traced_memory()[0])
-    finally:
-        tracemalloc.stop()
     assert held[1] - held[0] < 50_000
 
 

@@ -30,7 +30,7 @@ from tests.executors.faults import (
     seekable,
     wait,
 )
-from tests.helpers import until, workers
+from tests.helpers import traced, until, workers
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -129,13 +129,13 @@ def test_opening_and_closing_leaks_nothing(executor: lz.Executor, cycles: int) -
 
     cycle(10)
     before = held()
-    tracemalloc.start()
-    cycle(10)
-    gc.collect()
-    used = tracemalloc.get_traced_memory()[0]
-    cycle(cycles)
-    until(lambda: held() <= before)
-    until(lambda: not gc.collect() and tracemalloc.get_traced_memory()[0] < used + 500_000)
+    with traced():
+        cycle(10)
+        gc.collect()
+        used = tracemalloc.get_traced_memory()[0]
+        cycle(cycles)
+        until(lambda: held() <= before)
+        until(lambda: not gc.collect() and tracemalloc.get_traced_memory()[0] < used + 500_000)
 
 
 def ones(item: int) -> Any:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pyarrow import feather
 
 import lazyckpt as lz
+from tests.helpers import traced
 from tests.io.cases import folder, written, zstd
 from tests.io.formats import bgzf, mds, saved
 from tests.io.laws import damage_is_named
@@ -77,12 +78,9 @@ def test_a_length_that_is_damaged_takes_no_memory(
     content = form.example.files[file]
     content = content[:at] + length + content[at + len(length) :]
     damage_is_named(form, form.example.files)  # its imports are no part of this
-    tracemalloc.start()
-    try:
+    with traced():
         damage_is_named(form, {**form.example.files, file: content})
         _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert peak < 8_000_000
 
 

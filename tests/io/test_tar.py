@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io.tar import SampleScan
+from tests.helpers import traced
 from tests.io.cases import check_good_rows, folder, written, zstd
 from tests.io.formats import archive
 
@@ -119,11 +120,8 @@ def test_samples_are_those_of_tarfile_in_any_order(suffix: str) -> None:
 
 def test_members_are_not_kept() -> None:
     files = written([archive([(f"{n}.txt", b"") for n in range(5_000)], tarfile.USTAR_FORMAT)], ".tar")  # fmt: skip  # noqa: E501
-    tracemalloc.start()
-    try:
+    with traced():
         scanned = sum(len(bounds) for bounds in SampleScan("none", "")(files[0]))
         peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
     assert scanned == 5_001
     assert peak < 1_000_000

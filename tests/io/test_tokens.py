@@ -13,6 +13,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.io import tokens
 from lazyckpt.io.storage import storage_of
+from tests.helpers import traced
 from tests.io import formats
 from tests.io.cases import folder, written
 from tests.io.contents import Contents
@@ -84,14 +85,11 @@ def test_rows_that_are_far_apart_or_large_are_not_read_together(given: dict[str,
         index = tokens.megatron_index(np.dtype("u1"), lengths)
         Path(f"{place}/large.idx").write_bytes(index)
     rows = lz.io.read_tokens(f"{place}/large.bin", **given)
-    tracemalloc.start()
-    try:
+    with traced():
         for _ in zip(rows, range(8), strict=False):
             pass
         assert len(rows[5:3:-1]) == 2
         _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert peak < size
 
 
@@ -100,16 +98,13 @@ def test_a_file_of_20_gb_takes_no_memory() -> None:
     size = 20 * 10**9
     with open(path, "wb") as file:
         file.truncate(size)  # of holes, which take no place on disk
-    tracemalloc.start()
-    try:
+    with traced():
         rows = lz.io.read_tokens(path, length=1_000, dtype="uint16")
         pipeline = rows | lz.shuffle(seed=0) | lz.batch(4, collate=lz.stack)
         run = lz.run(pipeline, lz.state_at(pipeline, len(pipeline) // 2))
         assert all(next(run).shape == (4, 1_000) for _ in range(50))
         assert rows[len(rows) - 1].sum() == 0
         _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-        os.remove(path)
+    os.remove(path)
     assert len(rows) == size // 2_000
     assert peak < 2_000_000

@@ -22,6 +22,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.testing import check_pipeline, equal
 from lazyckpt.testing.traces import modes
+from tests.helpers import traced
 
 COLUMNS: dict[str, list[Any]] = {
     "small": [np.int8(i) for i in range(7)],
@@ -146,15 +147,12 @@ BIG = np.arange(1 << 21)  # of 16 MiB
 )
 def test_no_frame_is_copied(frame: Any) -> None:
     list(lz.source(FRAMES["table"]) | STACK)  # the first use imports modules
-    tracemalloc.start()
-    try:
+    with traced():
         allocated = pyarrow.total_allocated_bytes()
         pipeline = lz.source(frame) | lz.shuffle(seed=0) | lz.batch(64, collate=lz.stack)
         assert len(pipeline[9]["x"]) == 64
         assert sorted(row["x"] for row in lz.source(frame)[7:300]) == [*range(7, 300)]
         peak = tracemalloc.get_traced_memory()[1] + pyarrow.total_allocated_bytes() - allocated
-    finally:
-        tracemalloc.stop()
     assert peak < BIG.nbytes / 8
 
 
