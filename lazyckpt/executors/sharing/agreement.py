@@ -16,6 +16,7 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pools.pool import WorkerPool
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES
+from lazyckpt.failures.skipping import skip_log_of
 
 T = TypeVar("T")
 
@@ -25,7 +26,8 @@ _FEW = 4  # the same, of other data, which may be slow
 
 def told_of(chain: Chain, chunk_size: int) -> dict[str, Any]:
     """Return the settings that must be equal on all ranks, by the names that errors show."""
-    return {"chunk_size": chunk_size, **dict(_stages(chain, ""))}
+    on_error = "raise" if skip_log_of(chain) is None else "skip"
+    return {"on_error": on_error, "chunk_size": chunk_size, **dict(_stages(chain, ""))}
 
 
 def opening_of(

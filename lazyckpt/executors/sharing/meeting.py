@@ -6,7 +6,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -57,30 +57,41 @@ class SocketMeeting(NamedTuple):
             raise PipelineError(f"shared: ranks can't be connected: {error}") from error
 
     def _join(self, told: Mapping[str, Any], reach: Reach) -> Mesh:
-        deadline = monotonic() + self.timeout
+        with ExitStack() as opened:
+            try:
+                mine, answer = self._introduced(told, reach, opened)
+            except (ConnectionError, TimeoutError) as error:
+                text = f"shared: rank 0, where ranks meet, has ended or can't be reached: {error}"
+                raise RankMissing(text, [0]) from error
+            if "missing" in answer:
+                raise RankMissing(answer["error"], answer["missing"])
+            if "error" in answer:
+                raise PipelineError(answer["error"])
+            sockets = self._connected(mine, answer["addresses"])
+            return Mesh(self.rank, self.role.makers, Reach(*answer["reach"]), sockets)
+
+    def _introduced(
+        self, told: Mapping[str, Any], reach: Reach, opened: ExitStack
+    ) -> tuple[socket.socket, Any]:
+        """Say where the ranks meet that this one is there; return its listener, and the answer."""
         place = socket.create_connection((self.host, self.port), self.timeout)
-        with place:
-            prove(place, self.secret, calls=True)
-            here = place.getsockname()[0]  # the interface on which the others reach this one
-            with socket.create_server((here, 0), family=place.family, backlog=self.size) as mine:
-                address = [here, mine.getsockname()[1]]
-                mine_told = {"rank": self.rank, "told": dict(told), "reach": reach}
-                send_json(place, {**mine_told, "address": address})
-                place.settimeout(self.timeout + _GREETING)  # for it answers if it is late
-                answer = read_json(place)
-                if "missing" in answer:
-                    raise RankMissing(answer["error"], answer["missing"])
-                if "error" in answer:
-                    raise PipelineError(answer["error"])
-                sockets = self._connected(mine, answer["addresses"], deadline)
-                return Mesh(self.rank, self.role.makers, Reach(*answer["reach"]), sockets)
+        opened.enter_context(place)
+        prove(place, self.secret, calls=True)
+        here = place.getsockname()[0]  # the interface on which the others reach this one
+        mine = socket.create_server((here, 0), family=place.family, backlog=self.size)
+        opened.enter_context(mine)
+        address = [here, mine.getsockname()[1]]
+        mine_told = {"rank": self.rank, "told": dict(told), "reach": reach}
+        send_json(place, {**mine_told, "address": address})
+        place.settimeout(self.timeout + _GREETING)  # for it answers if it is late
+        return mine, read_json(place)
 
     def _connected(
-        self, mine: socket.socket, addresses: list[list[Any]], deadline: float
+        self, mine: socket.socket, addresses: list[list[Any]]
     ) -> dict[int, socket.socket]:
         """Connect to all peers: to those before this rank, and from those after it."""
         found: dict[int, socket.socket] = {}
-        peers = self.role.peers(self.rank)
+        peers, deadline = self.role.peers(self.rank), monotonic() + self.timeout
         try:
             for rank in [each for each in peers if each < self.rank]:
                 peer = socket.create_connection(tuple(addresses[rank]), _left(deadline))

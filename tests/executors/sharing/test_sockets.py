@@ -18,6 +18,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing, WorkerDied
+from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.link import Reach
 from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
 from lazyckpt.executors.sharing.mesh import Mesh
@@ -145,11 +146,27 @@ def test_an_item_that_kills_workers_is_left_out_on_all_ranks(nodes: Nodes) -> No
     assert all(row in "".join(batches) for row in rows)
 
 
-def test_ranks_with_other_data_are_told_in_what_they_differ() -> None:
-    for kind, text in [rank[-1] for rank in job(2, steps=[1, 1], count=[1_000, 1_001])]:
-        assert kind == "PipelineError"
-        assert '{"length":1000}' in text
-        assert '{"length":1001}' in text
+@pytest.mark.parametrize(
+    ("counts", "on_error", "told"),
+    [
+        ((1_000, 1_001), ("raise", "raise"), ['{"length":1000}', '{"length":1001}']),
+        ((1_000, 1_000), ("raise", "skip"), ["differ, and share no work: on_error: "]),
+    ],
+)
+def test_ranks_are_told_in_what_they_differ(counts: Any, on_error: Any, told: list[str]) -> None:
+    with place(2) as found:
+
+        def work(rank: int) -> None:
+            meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 30.0)
+            more = {"chunk_size": 4, "timeout": 3.0}
+            executor = shared(work, lz.threads(1), meeting, more)
+            own = pipeline(2, rank, counts[rank])
+            with lz.run(own, executor=executor, on_error=on_error[rank]) as run:
+                next(run)
+
+        for error in on_ranks(2, work):
+            assert isinstance(error, PipelineError)
+            assert all(text in str(error) for text in told)
 
 
 def joined(port: int, size: int, timeout: float = 30.0, secret: bytes = SECRET) -> list[Any]:
@@ -208,10 +225,27 @@ def test_nobody_comes_twice() -> None:
         assert any("two processes say that they are rank 0" in str(error) for error in errors)
 
 
-def test_a_place_that_is_gone_is_an_error() -> None:
+def test_a_place_that_is_gone_is_the_loss_of_rank_0() -> None:
     with place(2) as found:
         port = found.port
     (first, second) = joined(port, 2)
     for error in first, second:
-        assert isinstance(error, PipelineError)
-        assert "can't be connected" in str(error)
+        assert isinstance(error, RankMissing)
+        assert "rank 0, where ranks meet, has ended" in str(error)
+        assert error.ranks == (0,)
+
+
+def test_a_rank_that_waited_for_long_still_connects_to_those_that_come() -> None:
+    with place(2) as found:
+        meetings = [
+            SocketMeeting("127.0.0.1", found.port, SECRET, n, 2, [2.0, 30.0][n]) for n in range(2)
+        ]
+
+        def work(rank: int) -> Mesh:
+            time.sleep(2.3 * rank)  # longer than the first connects for, less than it waits for
+            return meetings[rank].join({"what": "the same"}, REACH)
+
+        links = on_ranks(2, work)
+        assert [link.rank for link in links] == [0, 1]
+        for link in links:
+            link.close()
