@@ -56,7 +56,7 @@ def nothing_left(cluster: Cluster) -> Iterator[None]:
 
 
 def shared(name: str, **options: Any) -> lz.Executor:
-    return lz.ray(workers=3, shared=name, **{"chunk_size": 4, "timeout": 60, **options})
+    return lz.ray(shared=name, **{"workers": 3, "chunk_size": 4, "timeout": 60, **options})
 
 
 def noted(folder: Path) -> Callable[[int], list[int]]:
@@ -102,6 +102,38 @@ def test_joined_pipelines_and_a_resume_as_more_ranks(cluster: Cluster) -> None:
 
     again = lz.rebase(state, dealt(mixed(), 3, 0))
     assert equal(on_ranks(3, work), alone(mixed(), 3, 4, again))
+
+
+def test_ranks_that_wait_for_each_other_at_each_step(cluster: Cluster) -> None:
+    """Though their buffers differ, so that each would read ahead as far as its own allows."""
+    all_ranks = threading.Barrier(3)
+
+    def own(rank: int) -> lz.Pipeline[Any]:
+        return packed(count=6_000) | lz.shard(num_shards=3, index=rank) | lz.map(str)
+
+    def work(rank: int) -> Any:
+        executor = shared("lockstep", buffer_size=[1, 60, 3][rank])
+        with lz.run(own(rank), executor=executor) as run:
+            found = []
+            for _ in range(60):
+                found += made(run, 1)
+                all_ranks.wait(HANGS / 2)
+            return found
+
+    expected = [made(lz.run(own(rank)), 60) for rank in range(3)]
+    assert equal(on_ranks(3, work), expected)
+
+
+def test_ranks_with_different_numbers_of_workers_are_told(cluster: Cluster) -> None:
+    """The number is that of all ranks in sum."""
+
+    def work(rank: int) -> Any:
+        with lz.run(dealt(packed(), 2, rank), executor=shared("sum", workers=3 + rank)) as run:
+            return next(run)
+
+    for error in on_ranks(2, work):
+        assert isinstance(error, PipelineError)
+        assert "workers: 3 and 4" in str(error) or "workers: 4 and 3" in str(error)
 
 
 def test_failures_by_chance_and_deaths_are_the_same_on_all_ranks(
