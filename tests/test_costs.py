@@ -35,18 +35,17 @@ Flow.map = lambda flow, fn: plain(flow, lambda item: fn(item))
 SLOW_SOURCE = """
 from importlib import import_module
 indexed = import_module("lazyckpt.combinators.machines.random_access")
-plain = indexed._whole
+plain = indexed.in_blocks
 def slowly(block):
     for item in block:
         yield item
-indexed._whole = lambda items, block, look: plain(items, slowly(block), look)
+indexed.in_blocks = lambda blocks, *reached: plain(map(slowly, blocks), *reached)
 """
 GREEDY_FILTER = """
 from importlib import import_module
-def greedy(blocks, fn, predicate):
-    items = (item for block in blocks for item in map(fn or (lambda x: x), block))
-    return iter([item for item in items if predicate(item)])
-import_module("lazyckpt.combinators.filter")._kept = greedy
+module = import_module("lazyckpt.combinators.filter")
+plain = module.Flow
+module.Flow = lambda kept, *reached, **more: plain(iter([*kept]), *reached, **more)
 """
 LONG_STATES = """
 from lazyckpt.state.state import State

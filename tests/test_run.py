@@ -250,7 +250,7 @@ def test_a_state_after_an_error_needs_no_function_where_there_is_random_access()
 def test_a_state_that_cannot_be_found_after_an_error_comes_with_the_last_one_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cursor, "_MARK_INTERVAL", 1e9)  # seconds: no second mark
+    monkeypatch.setattr(cursor, "perf_counter", lambda: 0.0)  # no time for a second mark
     broken = False
 
     def read(item: int) -> list[int]:

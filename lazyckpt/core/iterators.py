@@ -73,7 +73,7 @@ def are_exact(make: Callable[[Sequence[int]], Any] = iter) -> bool:
     ]
 
 
-_MAKE: Callable[[Any], Any] = iter if are_exact() else Walk
+MAKE: Callable[[Any], Any] = iter if are_exact() else Walk
 
 
 def iterate(items: Sequence[T], start: int = 0) -> Iterator[T]:
@@ -83,7 +83,7 @@ def iterate(items: Sequence[T], start: int = 0) -> Iterator[T]:
         items: The sequence. A list may change meanwhile, as with `iter`.
         start: The index of the first item; there are none from the length on.
     """
-    found: Any = _MAKE(items)
+    found: Any = MAKE(items)
     if start:
         found.__setstate__(start)
     return found  # type: ignore[no-any-return]
@@ -91,7 +91,7 @@ def iterate(items: Sequence[T], start: int = 0) -> Iterator[T]:
 
 def make_ticks(count: int = ENDLESS) -> Iterator[Any]:
     """Return an iterator of `count` true values, to take in step with items and so count them."""
-    return repeat(True, count) if _MAKE is iter else Walk(range(1, count + 1))
+    return repeat(True, count) if MAKE is iter else Walk(range(1, count + 1))
 
 
 def end(iterator: Iterator[Any]) -> None:

@@ -222,12 +222,12 @@ def array_footer(path: str) -> tuple[int, int] | None:
     """
     try:
         with open(path, "rb") as file:
-            return _footer_of(file)
+            return read_footer(file)
     except OSError:
         return None
 
 
-def _footer_of(file: BinaryIO) -> tuple[int, int] | None:
+def read_footer(file: BinaryIO) -> tuple[int, int] | None:
     file.seek(-8 * _FOOTER, os.SEEK_END)
     footer = np.frombuffer(file.read(), "<u8")
     entries, columns, content = map(int, footer[:3])
@@ -243,7 +243,7 @@ def map_array(path: str, columns: int) -> Uint64Array | None:
     """
     try:
         with open(path, "rb") as file:
-            footer = _footer_of(file)
+            footer = read_footer(file)
             if footer is None:
                 return None
             file.seek(0)

@@ -56,8 +56,8 @@ SPACING = 1 << 21  # bytes between seek points, each of which has a window of 32
 LARGE = 1 << 22  # bytes above which a member of gzip has seek points
 
 _UNREADABLE = b"\0"
-_UNSURE = 1 << 20  # last bytes of a piece that is cut; they may be wrong
-_KEPT = 1 << 26  # bytes of decompressed pieces that are kept
+UNSURE = 1 << 20  # last bytes of a piece that is cut; they may be wrong
+KEPT = 1 << 26  # bytes of decompressed pieces that are kept
 _KEPT_POINTS = 1 << 28  # bytes of seek points that are kept in memory
 _TRIES = 4  # attempts to note where pieces begin, if other processes remove the notes
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
@@ -139,7 +139,7 @@ class BlockCompressedFile:
     def __init__(self, kind: Kind, folder: str) -> None:
         self.kind, self.folder = kind, folder
         self.bounds = lru_cache(_MOST_KNOWN)(self.read_bounds)
-        self.pieces = LRUCache[NDArray[np.uint8]](_KEPT)
+        self.pieces = LRUCache[NDArray[np.uint8]](KEPT)
 
     def chunks(self, file: File) -> Iterator[bytes]:
         """Yield the content in order, and note where pieces begin.
@@ -169,7 +169,7 @@ class BlockCompressedFile:
             first = found[-1][1] if is_begun else made
             end, good = error.begin, first
             if error.is_cut:
-                end, good = file.size, max(first, made - _UNSURE)
+                end, good = file.size, max(first, made - UNSURE)
             known = [pair for pair in found if pair[1] < good]
             self._note(file, [*known, (end, good), (end, good + len(_UNREADABLE))])
             raise
@@ -224,12 +224,12 @@ class BlockCompressedFile:
         parts = []
         while number < len(begins) - 1 and begins[number] < stop:
             begin = int(begins[number])
-            piece = self.pieces.get((file, number), partial(self._piece, file, number))
+            piece = self.pieces.get((file, number), partial(self.read_piece, file, number))
             parts.append(piece[max(0, start - begin) : stop - begin].tobytes())
             number += 1
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _piece(self, file: File, number: int) -> NDArray[np.uint8]:
+    def read_piece(self, file: File, number: int) -> NDArray[np.uint8]:
         (first, last), (begin, end) = self.bounds(file)[:, number : number + 2].tolist()
         if first == last:
             reason = "it is cut" if first == file.size else "the rest can't be read"
@@ -353,11 +353,11 @@ def compression_of(path: str, compression: str | Zstd) -> str | Zstd:
 
 def content_of(kind: str | Zstd, folder: str) -> Content:
     """Return the reader of files with a compression."""
-    return _plain if kind == "none" else _compressed(kind, folder)
+    return _plain if kind == "none" else compressed_content(kind, folder)
 
 
 @lru_cache
-def _compressed(kind: str | Zstd, folder: str) -> Content:
+def compressed_content(kind: str | Zstd, folder: str) -> Content:
     return Gzip(folder) if kind == "gzip" else BlockCompressedFile(kind, folder)
 
 

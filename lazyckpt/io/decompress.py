@@ -16,8 +16,8 @@ from lazyckpt.core.checks import Unfit, at_least, checked
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.io.storage import File, missing_package_error, storage_of
 
-_RAW = 1 << 18  # bytes of a file per read
-_MADE = 1 << 20  # most bytes decompressed per step, so that a zip bomb can't fill memory
+RAW = 1 << 18  # bytes of a file per read
+MADE = 1 << 20  # most bytes decompressed per step, so that a zip bomb can't fill memory
 
 
 class Decompressor(Protocol):
@@ -239,7 +239,7 @@ def decompressed_pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
     """
     begin = passed = 0  # where the current piece begins; bytes of the file that were read
     inner: Decompressor | None = None
-    for data in file_chunks(file, _RAW):
+    for data in file_chunks(file, RAW):
         if not passed:
             check_head(file, kind, data)
         passed += len(data)
@@ -251,7 +251,7 @@ def decompressed_pieces(file: File, kind: Kind) -> Iterator[tuple[bytes, int]]:
                     break
                 begin, inner = passed - len(data), decompressor(kind)
             try:
-                made = inner.decompress(data, _MADE)
+                made = inner.decompress(data, MADE)
             except Exception as error:  # each library has its own
                 _check_options(file, error)
                 raise damaged_error(file, kind, begin, error) from error

@@ -23,7 +23,7 @@ from lazyckpt.io.storage import RowOrigin, optional_module, storage_of
 from lazyckpt.io.text import read_jsonl
 from lazyckpt.pipeline import Pipeline
 
-_EXACT = {  # stages whose states are tested to be exact
+EXACT = {  # stages whose states are tested to be exact
     "ExamplesIterable",
     "ArrowExamplesIterable",
     "RebatchedArrowExamplesIterable",
@@ -297,4 +297,4 @@ def _is_exact(stage: Any) -> bool:
     """Return whether the state of a stage is exact; `datasets` may lose one batch of tables."""
     is_table = getattr(getattr(stage, "formatting", None), "is_table", False)
     is_mapped_table = is_table and getattr(stage, "batched", False)
-    return type(stage).__name__ in _EXACT and not is_mapped_table
+    return type(stage).__name__ in EXACT and not is_mapped_table

@@ -31,11 +31,11 @@ from lazyckpt.io.storage import File, Ranges, Storage, changed_error, gone_error
 T = TypeVar("T")
 
 _OBSTORE = {"s3", "gs", "az"}
-_CONNECT, _READ = 10, 60  # seconds
-_CLIENT = {"timeout": f"{_READ}s", "connect_timeout": f"{_CONNECT}s"}
-_RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
-_WAITS = [0.1, 0.3, 1, 3, 9]  # seconds before fsspec is asked again
-_KEPT = timedelta(minutes=10)  # credentials from boto3 stay valid for longer; it renews them
+CONNECT_TIMEOUT, READ_TIMEOUT = 10, 60  # seconds
+_CLIENT = {"timeout": f"{READ_TIMEOUT}s", "connect_timeout": f"{CONNECT_TIMEOUT}s"}
+RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
+WAITS = [0.1, 0.3, 1, 3, 9]  # seconds before fsspec is asked again
+KEPT = timedelta(minutes=10)  # credentials from boto3 stay valid for longer; it renews them
 _VERSIONS = (
     "ETag", "etag", "version_id", "mtime", "last_modified", "LastModified", "Last-Modified",
     "created",
@@ -89,7 +89,7 @@ class ObstoreStorage(RemoteStorage):
         return self._obstore.store.from_url(
             f"{self.scheme}://{bucket}",
             client_options={**_CLIENT, "allow_http": is_plain},
-            retry_config=_RETRY,
+            retry_config=RETRY,
             credential_provider=_boto_credentials() if self.scheme == "s3" else None,
         )
 
@@ -174,7 +174,7 @@ class ObstoreStorage(RemoteStorage):
 def _boto_credentials() -> Any:
     """Return a provider of the credentials that boto3 finds and renews; None if it finds none."""
     try:
-        return import_module("obstore.auth.boto3").Boto3CredentialProvider(ttl=_KEPT)
+        return import_module("obstore.auth.boto3").Boto3CredentialProvider(ttl=KEPT)
     except (ImportError, ValueError):
         return None
 
@@ -184,7 +184,7 @@ class ForkedObstoreStorage(RemoteStorage):
 
     def __init__(self, scheme: str) -> None:
         self.scheme, self._lock = scheme, Lock()
-        self._process = self._started()
+        self.process = self._started()
 
     def _started(self) -> Any:
         return subprocess.Popen(
@@ -198,12 +198,12 @@ class ForkedObstoreStorage(RemoteStorage):
     def _ask(self, *asked: Any) -> Any:
         with self._lock:
             try:
-                pickle.dump(asked, self._process.stdin)
-                self._process.stdin.flush()
-                error, found = pickle.load(self._process.stdout)
+                pickle.dump(asked, self.process.stdin)
+                self.process.stdin.flush()
+                error, found = pickle.load(self.process.stdout)
             except BaseException as reason:  # a later answer would belong to this request
-                self._process.kill()
-                self._process = self._started()
+                self.process.kill()
+                self.process = self._started()
                 if not isinstance(reason, (EOFError, OSError)):
                     raise
                 what = f"the process that reads {self.scheme}:// has died"
@@ -241,7 +241,7 @@ class FsspecStorage(RemoteStorage):
         try:
             options = _http_options() if scheme in ("http", "https") else {}
             options |= fsspec.config.conf.get(scheme, {})
-            self._system = fsspec.filesystem(scheme, **options)
+            self.system = fsspec.filesystem(scheme, **options)
         except ImportError as error:
             raise PipelineError(f"{scheme}:// can't be opened: {error}") from error
         except ValueError as error:
@@ -251,7 +251,7 @@ class FsspecStorage(RemoteStorage):
     def list(self, pattern: str) -> Sequence[File]:
         if _MAGIC.search(pattern) is None:
             return [self.stat(pattern)]
-        found = _with_retries(pattern, lambda: self._system.glob(pattern, detail=True)).values()
+        found = _with_retries(pattern, lambda: self.system.glob(pattern, detail=True)).values()
         return [
             self.stat(info["name"]) if info["size"] is None else self._file(info)
             for info in found
@@ -259,8 +259,8 @@ class FsspecStorage(RemoteStorage):
         ]
 
     def stat(self, path: str) -> File:
-        self._system.invalidate_cache()
-        info = _with_retries(path, lambda: self._system.info(path))
+        self.system.invalidate_cache()
+        info = _with_retries(path, lambda: self.system.info(path))
         if info["type"] == "directory":
             raise _directory(path)
         return self._file(info)
@@ -274,7 +274,7 @@ class FsspecStorage(RemoteStorage):
         with _reading(file):
             found: list[bytes] = _with_retries(
                 file.path,
-                lambda: self._system.cat_ranges(paths, starts, ends, on_error="raise"),
+                lambda: self.system.cat_ranges(paths, starts, ends, on_error="raise"),
             )
         if any(len(part) != end - start for part, (start, end) in zip(found, ranges, strict=True)):
             self._check(file)
@@ -291,7 +291,7 @@ class FsspecStorage(RemoteStorage):
         version = next((info[name] for name in _VERSIONS if info.get(name) is not None), "")
         if isinstance(version, datetime):  # some servers report one time in two forms
             version = version.timestamp()
-        path = self._system.unstrip_protocol(info["name"])
+        path = self.system.unstrip_protocol(info["name"])
         if info["size"] is None:
             raise PipelineError(f"{path}: its server doesn't report its size")
         return File(path, info["size"], str(version).strip('"'))
@@ -300,20 +300,20 @@ class FsspecStorage(RemoteStorage):
 def _http_options() -> dict[str, Any]:
     """Return time limits for aiohttp's client; a whole answer has none, because it may be large."""
     limit = import_module("aiohttp").ClientTimeout
-    limits = limit(total=None, sock_connect=_CONNECT, sock_read=_READ)
+    limits = limit(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT)
     return {"client_kwargs": {"timeout": limits}}
 
 
 def _with_retries(path: str, ask: Callable[[], T]) -> T:
     """Return the result of a request to fsspec, with retries if it fails temporarily."""
-    waits, begun = iter(_WAITS), monotonic()
+    waits, begun = iter(WAITS), monotonic()
     with _naming(path):
         while True:
             try:
                 return ask()
             except Exception as error:
                 wait = next(waits, None)
-                if wait is None or monotonic() - begun > _READ or not _is_transient(error):
+                if wait is None or monotonic() - begun > READ_TIMEOUT or not _is_transient(error):
                     raise
             sleep(wait)
 

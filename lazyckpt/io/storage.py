@@ -87,7 +87,7 @@ class Storage(Protocol):
 def storage_of(path: str) -> Storage:
     """Return the storage of a path or URL, opened once per process."""
     if is_local(path):
-        return _local
+        return local_storage
     scheme, _, rest = path.partition("://")
     _, is_user, host = rest.partition("/")[0].rpartition("@")
     is_http = scheme in ("http", "https")
@@ -104,9 +104,9 @@ def storage_of(path: str) -> Storage:
             "credentials in the environment, or download the file"
         )
     key = os.getpid(), scheme
-    if key not in _opened:
-        _opened[key] = import_module("lazyckpt.io.remote").open_storage(scheme)
-    return _opened[key]
+    if key not in opened_storages:
+        opened_storages[key] = import_module("lazyckpt.io.remote").open_storage(scheme)
+    return opened_storages[key]
 
 
 def is_local(path: str) -> bool:
@@ -199,14 +199,14 @@ def open_limit() -> int:
     return found if found > 0 else 1 << 20  # negative if there is no limit
 
 
-_MOST_OPEN = min(1024, open_limit() // 2)  # local files that are kept open
+MOST_OPEN = min(1024, open_limit() // 2)  # local files that are kept open
 
 
 class LocalStorage:
     """Files on this machine; reads are positional, so threads and forks may share open files."""
 
     def __init__(self) -> None:
-        self._handle = lru_cache(_MOST_OPEN)(_open)
+        self._handle = lru_cache(MOST_OPEN)(_open)
 
     def list(self, pattern: str) -> Sequence[File]:
         pattern = _absolute(pattern)
@@ -324,8 +324,8 @@ def _entries(folder: str, is_hidden: bool) -> list[tuple[str, str]]:
     return [(name, os.path.join(folder, name)) for name in names]
 
 
-_local = LocalStorage()
-_opened: dict[tuple[int, str], Storage] = {}
+local_storage = LocalStorage()
+opened_storages: dict[tuple[int, str], Storage] = {}
 
 
 class FileObject(io.RawIOBase):

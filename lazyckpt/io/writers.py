@@ -25,8 +25,8 @@ from lazyckpt.io.tar import split_name
 from lazyckpt.io.tokens import megatron_index
 
 FRAME = 1 << 20  # bytes after which a frame of zstd ends
-_LONGEST = 1 << 22  # most bytes of a frame
-_GROUP = 1 << 22  # bytes of rows in a row group of Parquet, before compression
+LONGEST = 1 << 22  # most bytes of a frame
+GROUP = 1 << 22  # bytes of rows in a row group of Parquet, before compression
 _SKIPPABLE, _SEEKABLE = 0x184D2A5E, 0x8F92EAB1  # magic numbers of zstd's seekable format
 
 
@@ -103,8 +103,8 @@ def _frames(lines: Iterable[bytes]) -> Iterator[bytes]:
     for line in chain(lines, [b""]):
         found += line
         if len(found) >= FRAME or not line:
-            for start in range(0, len(found), _LONGEST):
-                yield bytes(found[start : start + _LONGEST])
+            for start in range(0, len(found), LONGEST):
+                yield bytes(found[start : start + LONGEST])
             found.clear()
 
 
@@ -155,7 +155,7 @@ class ParquetWriter:
         """Write columns, read them again, and raise an error if they differ; return the schema."""
         arrays = [self._array(name, values) for name, values in columns.items()]
         table = self._arrow.table(arrays, names=[*columns])
-        size = max(1, len(table) * _GROUP // max(1, table.nbytes))
+        size = max(1, len(table) * GROUP // max(1, table.nbytes))
         self._parquet.write_table(table, out, row_group_size=size, compression="zstd")
         with self._parquet.ParquetFile(out) as written:
             schema, read = written.schema_arrow, columns_of(written.read(use_threads=False))

@@ -25,7 +25,7 @@ SEQUENCES = [[7, 8, 9], (7, 8, 9), range(7, 10), range(0, 3 << 64, 1 << 64), b"a
 
 @pytest.fixture(autouse=True, params=[iter, Walk], ids=["builtin", "plain"])
 def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iterators, "_MAKE", request.param)
+    monkeypatch.setattr(iterators, "MAKE", request.param)
 
 
 def test_those_of_this_interpreter_are_exact() -> None:

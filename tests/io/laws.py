@@ -134,8 +134,8 @@ def rows_are_the_same_whatever_is_read_at_once(form: Format) -> None:
     for size in (1, 2, 3, 7, 12, 29):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(content, "CHUNK", size)
-            patch.setattr(decompress, "_RAW", size)
-            patch.setattr(decompress, "_MADE", size)
+            patch.setattr(decompress, "RAW", size)
+            patch.setattr(decompress, "MADE", size)
             for found in form.odd:
                 rows = rows_of(form, found)
                 assert equal(list(rows), found.rows)
@@ -243,7 +243,7 @@ def a_file_that_changes_is_named(form: Format) -> None:
         alter(path)
         for stage, state in zip(stages, states, strict=True):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(storage, "_local", LocalStorage())  # which has nothing open
+                patch.setattr(storage, "local_storage", LocalStorage())  # which has nothing open
                 run = lz.run(rows | stage, state)
                 message = f"^{re.escape(path)} (changed|was removed) since"
                 if form.compression and stage is stages[0]:  # decompressed pieces may be kept

@@ -41,14 +41,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(content_module, "LARGE", 1000)
     monkeypatch.setattr(content_module, "SPACING", BLOCK)
     found: list[int] = []
-    read = content_module.BlockCompressedFile._piece
+    read = content_module.BlockCompressedFile.read_piece
 
     def noted(self: Any, file: lz.io.File, number: int) -> Any:
         piece = read(self, file, number)
         found.append(len(piece))
         return piece
 
-    monkeypatch.setattr(content_module.BlockCompressedFile, "_piece", noted)
+    monkeypatch.setattr(content_module.BlockCompressedFile, "read_piece", noted)
     return found
 
 
@@ -59,11 +59,12 @@ def test_a_local_shuffle_decompresses_each_block_once(
     found = lines(25_000)
     content = "".join(f"{line}\n" for line in found).encode()
     rows = lz.io.read_text(files_of(kind, content), index_dir=folder())
+    read = content_module.content_of(kind.partition(",")[0], rows.row_index.folder)
     blocks = len(np.asarray(rows.block_starts))
     assert blocks > 10
     size = max(len(content) // blocks, BLOCK) * 2
     for stage in (lz.map(str), lz.batch(64)):
-        monkeypatch.setattr(rows._content(0).pieces, "most", size * 4 * 2)
+        monkeypatch.setattr(read.pieces, "most", size * 4 * 2)
         made.clear()
         mixed = list(rows | lz.local_shuffle(4, seed=1) | stage)
         flat = mixed if isinstance(mixed[0], str) else [row for some in mixed for row in some]

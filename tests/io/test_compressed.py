@@ -43,8 +43,8 @@ def test_streams_are_the_same_whatever_is_read_at_once(
     suffix, compress = STREAMED[kind]
     files = written([compress(TEXT.encode()) + compress(b"end")], suffix)
     for raw, made in ((1, 70), (100, 9), (1 << 18, 1 << 20)):
-        monkeypatch.setattr(decompress, "_RAW", raw)
-        monkeypatch.setattr(decompress, "_MADE", made)
+        monkeypatch.setattr(decompress, "RAW", raw)
+        monkeypatch.setattr(decompress, "MADE", made)
         for file in (files[0], files[0].path, Path(files[0].path)):
             assert list(lz.io.iter_text(file)) == [*TEXT.splitlines(), "end"]
 
@@ -52,7 +52,7 @@ def test_streams_are_the_same_whatever_is_read_at_once(
 @pytest.mark.parametrize("made", [7, 1 << 20])
 def test_gzip_without_isal(made: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
-    monkeypatch.setattr(decompress, "_MADE", made)
+    monkeypatch.setattr(decompress, "MADE", made)
     lines = ["a" * 1000, *TEXT.splitlines(), ""]
     files = written([gzip.compress("\n".join(lines[:9]).encode()), gzip.compress(b"")], ".gz")
     assert list(lz.io.iter_text(files[0])) == lines[:9]
@@ -85,14 +85,14 @@ def test_a_large_frame_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content_module, "_KEPT", 100)
-    content_module._compressed.cache_clear()
+    monkeypatch.setattr(content_module, "KEPT", 100)
+    content_module.compressed_content.cache_clear()
     contents = b"".join(zstd.compress(b"%09d\n" % n) for n in range(50))
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
-    content = rows._content(0)
+    content = content_module.content_of("zstd", rows.row_index.folder)
     assert isinstance(content, content_module.BlockCompressedFile)
-    assert sum(piece.size for piece in content.pieces.values()) <= 100
+    assert 0 < sum(piece.size for piece in content.pieces.values()) <= 100
 
 
 @pytest.mark.parametrize("kind", [k for k in STREAMED if "," not in k])
@@ -160,8 +160,8 @@ def test_streams_name_records_offset_and_file() -> None:
 
 @pytest.mark.parametrize("raw", [1, 3, 1 << 18])
 def test_a_long_line_of_a_stream_is_left_out(raw: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decompress, "_RAW", raw)
-    monkeypatch.setattr(decompress, "_MADE", raw)
+    monkeypatch.setattr(decompress, "RAW", raw)
+    monkeypatch.setattr(decompress, "MADE", raw)
     files = written([bz2.compress(b"1\n" + b"2" * 20 + b"\n3\n" + b"4" * 9)], ".bz2")
     expand = partial(lz.io.iter_text, max_record_bytes=8)
     stream = expand(files[0])
@@ -237,9 +237,9 @@ def test_an_expansion_with_random_access_is_entered_where_it_was(
     assert list(pipeline) == lines
     state = lz.state_at(pipeline, 1990)
     made: list[int] = []
-    read = content_module.BlockCompressedFile._piece
-    monkeypatch.setattr(content_module, "_KEPT", 0)
-    content_module._compressed.cache_clear()
+    read = content_module.BlockCompressedFile.read_piece
+    monkeypatch.setattr(content_module, "KEPT", 0)
+    content_module.compressed_content.cache_clear()
 
     def noted(
         self: content_module.BlockCompressedFile, file: lz.io.File, number: int
@@ -247,7 +247,7 @@ def test_an_expansion_with_random_access_is_entered_where_it_was(
         made.append(number)
         return read(self, file, number)
 
-    monkeypatch.setattr(content_module.BlockCompressedFile, "_piece", noted)
+    monkeypatch.setattr(content_module.BlockCompressedFile, "read_piece", noted)
     with lz.run(pipeline, state) as run:
         assert list(run) == lines[1990:]
     assert {*made} == {len(parts) - 1}

@@ -277,8 +277,8 @@ def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.M
     rows = lz.io.read_text(files, index_dir=place)
     opened: list[Any] = []
     module = import_module("lazyckpt.io.cache")
-    plain = module._footer_of
-    monkeypatch.setattr(module, "_footer_of", lambda file: opened.append(file) or plain(file))
+    plain = module.read_footer
+    monkeypatch.setattr(module, "read_footer", lambda file: opened.append(file) or plain(file))
     again = lz.io.read_text(files, index_dir=place)
     assert (len(again), len(opened)) == (300, 1)
     assert again[299] == rows[299] == "299"

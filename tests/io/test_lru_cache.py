@@ -89,4 +89,4 @@ def test_threads_leave_it_whole() -> None:
     for thread in threads:
         thread.join()
     assert not errors
-    assert sum(value.size for value in cache.values()) == cache._size <= 50
+    assert sum(value.size for value in cache.values()) <= 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,13 @@ from pyarrow import parquet
 from pyarrow.parquet import encryption
 
 import lazyckpt as lz
+from lazyckpt.io import row_groups
+from lazyckpt.io.cache import LRUCache
 from tests.io.cases import check_reader, folder, in_fork
 from tests.io.formats import saved
 from tests.io.tables import files_of
+
+T = TypeVar("T")
 
 
 def written(found: list[Any], size: int = 9) -> lz.io.Files:
@@ -80,12 +84,21 @@ def test_in_order_each_group_is_decoded_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_in_order_two_groups_are_kept_where_not_all_fit(
     stages: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    caches: list[Any] = []
+
+    class Cache(LRUCache[T]):
+        def __init__(self, most: int) -> None:
+            super().__init__(most)
+            caches.append(self)
+
     def kept(cache_bytes: int) -> tuple[list[int], int]:
         reader = lz.io.read_parquet(numbers(95, 0, 33), cache_bytes=cache_bytes)
         done, found = decodes(reader, monkeypatch), []
         for _ in range(2):
-            found += [len(reader._cache.values()) for _ in lz.source(reader) | stages]
+            found += [len(caches[-1].values()) for _ in lz.source(reader) | stages]
         return found, len(done)
+
+    monkeypatch.setattr(row_groups, "LRUCache", Cache)
 
     sizes, count = kept(1500)
     assert max(sizes) <= 3  # and the one that is being read
@@ -203,12 +216,18 @@ def test_a_state_knows_the_filters() -> None:
     assert lz.init(first) == lz.init(again)
 
 
-def test_a_fork_has_a_cache_of_its_own() -> None:
+def test_a_fork_has_a_cache_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = lz.io.read_parquet(numbers(50))
-    reader[0]
-    reader._cache._lock.acquire()  # as another thread may hold it
-    assert in_fork(lambda: reader[30]["n"]) == 30
-    reader._cache._lock.release()
+    decode, found = type(reader).decode, list[int]()
+
+    def forking(self: Any, *args: Any) -> Any:
+        """Decode a group, for which the fork doesn't wait."""
+        monkeypatch.undo()
+        found.append(in_fork(lambda: reader[30]["n"]))
+        return decode(self, *args)
+
+    monkeypatch.setattr(type(reader), "decode", forking)
+    assert [reader[30]["n"], *found] == [30, 30]
 
 
 def test_footers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,10 +87,17 @@ def test_a_file_that_is_not_there_is_that_whatever_the_cause() -> None:
         lz.io.files("lookup://a/b")
 
 
+class _Answering(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """A file system that fails as Azure's, whose answers have lines of numbers and times."""
+
+    def info(self, path: str, **_: Any) -> Any:
+        message = "The container does not exist.\nRequestId:3e76983f\nTime:2026-11-27T06:09:51Z"
+        answer = f"<Error><Code>ContainerNotFound</Code><Message>{message}</Message></Error>"
+        raise OSError(f"404 Not Found: \n{answer}\n\nDebug source:")
+
+
 def test_what_a_server_answers_is_told_in_one_line() -> None:
-    """As Azure's, whose messages have more lines, of numbers and times."""
-    message = "The container does not exist.\nRequestId:3e76983f\nTime:2026-11-27T06:09:51Z"
-    answer = f"<Error><Code>ContainerNotFound</Code><Message>{message}</Message></Error>"
-    assert remote._reason(OSError(f"404 Not Found: \n{answer}\n\nDebug source:")) == (
-        "404 Not Found: ContainerNotFound: The container does not exist."
-    )
+    fsspec.register_implementation("answering", _Answering, clobber=True)
+    message = "404 Not Found: ContainerNotFound: The container does not exist."
+    with pytest.raises(lz.errors.StorageError, match=f"{message}$"):
+        lz.io.files("answering://a/b")

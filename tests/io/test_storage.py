@@ -24,7 +24,7 @@ def is_open(path: str) -> bool:
 
 
 def test_few_files_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_MOST_OPEN", 2)
+    monkeypatch.setattr(storage, "MOST_OPEN", 2)
     files, local = written([b"a", b"b", b"c"], ".bin"), LocalStorage()
     assert [local.read(file, 0, 1) for file in files] == [b"a", b"b", b"c"]
     assert [is_open(file.path) for file in files] == [False, True, True]
@@ -51,7 +51,7 @@ def test_a_file_that_was_replaced_and_listed_again_is_read() -> None:
 
 def fails(rows: lz.io.Rows[Any], message: str) -> int:
     """0 if a process without rights is told why it can't read rows, which it never leaves out."""
-    storage._local._handle.cache_clear()
+    storage.local_storage = LocalStorage()  # which has nothing open
     if os.getuid() == 0:
         os.setuid(65534)
     try:
@@ -79,7 +79,7 @@ def test_what_may_not_be_read_is_never_left_out(name: str) -> None:
 
 
 def test_threads_share_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_MOST_OPEN", 1)
+    monkeypatch.setattr(storage, "MOST_OPEN", 1)
     files, local = written([b"%03d" % n * 50 for n in range(8)], ".bin"), LocalStorage()
 
     def read(number: int) -> bool:

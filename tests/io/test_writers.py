@@ -41,7 +41,7 @@ def test_frames_end_where_rows_do_and_notice_damage(monkeypatch: pytest.MonkeyPa
 
 
 def test_parquet_has_groups_of_some_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "_GROUP", 1000)
+    monkeypatch.setattr(writers, "GROUP", 1000)
     files = convert([{"x": "y" * 100} for _ in range(50)], "parquet", size=40)
     found = [pyarrow.parquet.ParquetFile(file.path).metadata for file in files]
     assert [each.num_rows for each in found] == [40, 10]
@@ -320,7 +320,7 @@ def test_types_that_files_before_leave_open_fit_those_after() -> None:
 
 def test_a_long_row_is_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "FRAME", 100)
-    monkeypatch.setattr(writers, "_LONGEST", 400)
+    monkeypatch.setattr(writers, "LONGEST", 400)
     monkeypatch.setattr("lazyckpt.io.content.MOST", 500)
     rows = ["x" * 50, "y" * 3000, "z"]
     assert lz.io.read_jsonl(convert(rows, "jsonl.zst"), index_dir=folder())[:] == rows

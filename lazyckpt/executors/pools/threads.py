@@ -18,7 +18,7 @@ from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.failures.notes import Failure
 
-_PATIENCE = 1.0  # seconds that stopping waits for tasks in progress
+PATIENCE = 1.0  # seconds that stopping waits for tasks in progress
 
 
 class ThreadPool(QueuedPool):
@@ -93,7 +93,7 @@ class ThreadPool(QueuedPool):
             self._tasks.put(None)
         for pool in self._drives:
             pool.stop()
-        deadline = monotonic() + _PATIENCE * waits
+        deadline = monotonic() + PATIENCE * waits
         for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))

@@ -14,6 +14,6 @@ from tests.helpers import HANGS
 @pytest.fixture(autouse=True)
 def _ends_its_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "_PATIENCE", HANGS)  # on a busy machine a batch may take long
+        patch.setattr(threads, "PATIENCE", HANGS)  # on a busy machine a batch may take long
         yield
     assert not workers()

@@ -47,7 +47,7 @@ def server() -> Iterator[Any]:
 @pytest.fixture
 def client(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The same, with nothing in the bucket."""
-    monkeypatch.setattr(storage, "_opened", {})
+    monkeypatch.setattr(storage, "opened_storages", {})
     s3fs.S3FileSystem.clear_instance_cache()  # of another server
     for found in server.list_objects_v2(Bucket=BUCKET).get("Contents", []):
         server.delete_object(Bucket=BUCKET, Key=found["Key"])
@@ -67,5 +67,5 @@ def failing(client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     put(client, a=b"".join(b"%06d\n" % n for n in range(2000)))
     with proxy(int(url.rpartition(":")[2])) as found:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server_port}")
-        monkeypatch.setattr(storage, "_opened", {})
+        monkeypatch.setattr(storage, "opened_storages", {})
         yield found

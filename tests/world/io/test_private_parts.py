@@ -66,7 +66,7 @@ def test_a_stream_is_made_of_stages_with_states() -> None:
     assert [row["n"] for row in again] == list(range(1, 11))
 
 
-@pytest.mark.parametrize("name", sorted(huggingface._EXACT))
+@pytest.mark.parametrize("name", sorted(huggingface.EXACT))
 def test_a_stage_that_is_known_is_there(name: str) -> None:
     assert inspect.isclass(getattr(iterable_dataset, name))
 

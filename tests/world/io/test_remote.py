@@ -107,7 +107,7 @@ def test_an_object_that_changed_is_named(client: Any, monkeypatch: pytest.Monkey
     put(client, a=b"1\n2\n3\n")
     rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
     put(client, a=b"4\n5\n6\n")
-    monkeypatch.setattr(storage, "_opened", {})
+    monkeypatch.setattr(storage, "opened_storages", {})
     for read in (lambda: rows[1], lambda: rows.__getitems__([0, 2])):
         with pytest.raises(lz.SourceChanged, match=r"web/a\.jsonl changed .* its version was"):
             read()
@@ -143,7 +143,7 @@ def test_a_fork_reads_as_its_parent_does(client: Any) -> None:
     assert rows[:] == [1, 2, 3]
 
     def read() -> bool:
-        storage._opened.clear()
+        storage.opened_storages.clear()
         found = storage.storage_of(pattern)
         assert isinstance(found, remote.ForkedObstoreStorage)
         assert isinstance(storage.storage_of("gs://x"), remote.ForkedObstoreStorage)
@@ -152,10 +152,10 @@ def test_a_fork_reads_as_its_parent_does(client: Any) -> None:
         assert plain[:] == rows[:] == [1, 2, 3]
         with pytest.raises(FileNotFoundError, match=r"web/no\.jsonl"):
             lz.io.files(f"s3://{BUCKET}/web/no.jsonl")
-        found._process.kill()
+        found.process.kill()
         with pytest.raises(lz.errors.StorageError, match=f"s3:// has died: asked to list {BUCKET}"):
             found.list(BUCKET)
-        (place / "helper").write_text(str(found._process.pid))
+        (place / "helper").write_text(str(found.process.pid))
         return len(found.list(pattern)) != 2
 
     assert in_fork(read) == 0
@@ -206,7 +206,7 @@ def test_credentials_that_expire_are_renewed(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(place / "config"))
-    monkeypatch.setattr(remote, "_KEPT", timedelta(0))
+    monkeypatch.setattr(remote, "KEPT", timedelta(0))
     (file,) = lz.io.files(f"s3://{BUCKET}/web/a.jsonl")
     for start in (0, 7):
         assert storage.storage_of(file.path).read(file, start, start + 6) == b"%06d" % (start // 7)
@@ -262,7 +262,7 @@ def test_a_fault_that_passes_is_not_noticed(failing: Proxy, way: str) -> None:
 def test_what_a_server_does_not_give_is_never_left_out(
     failing: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(remote._RETRY, "max_retries", 1)
+    monkeypatch.setitem(remote.RETRY, "max_retries", 1)
     rows = lz.io.read_text(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
     some = rows | lz.shuffle(seed=0) | lz.take(5)
     run = lz.run(some, on_error="skip")
@@ -279,7 +279,7 @@ def test_what_a_server_does_not_give_is_never_left_out(
 def test_a_fault_that_stays_is_an_error_that_names_the_file(
     failing: Proxy, way: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(remote._RETRY, "max_retries", 1)
+    monkeypatch.setitem(remote.RETRY, "max_retries", 1)
     rows = lz.io.read_text(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
     failing.fail(way, 1_000_000)
     with pytest.raises(lz.PipelineError, match=rf"web/a\.jsonl can't be read: .*{reason}"):
@@ -299,10 +299,9 @@ def test_a_fault_that_stays_is_given_up_after_so_many_tries(failing: Proxy) -> N
 def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert remote._http_options()["client_kwargs"]["timeout"].sock_read == 60
-    monkeypatch.setattr(remote, "_READ", 0.2)
-    monkeypatch.setattr(remote, "_WAITS", [0])
-    monkeypatch.setattr(storage, "_opened", {})
+    monkeypatch.setattr(remote, "READ_TIMEOUT", 0.2)
+    monkeypatch.setattr(remote, "WAITS", [0])
+    monkeypatch.setattr(storage, "opened_storages", {})
     fsspec.get_filesystem_class("http").clear_instance_cache()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.txt"
@@ -313,7 +312,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
 def test_a_web_server_that_is_busy_is_asked_again_and_has_lost_nothing(
     web: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_WAITS", [0] * 5)
+    monkeypatch.setattr(remote, "WAITS", [0] * 5)
     monkeypatch.setattr(_Web, "times", 2)
     files = lz.io.files(f"{web}/a.txt")
     monkeypatch.setattr(_Web, "times", 2)
@@ -325,7 +324,7 @@ def test_a_web_server_that_is_busy_is_asked_again_and_has_lost_nothing(
 
 def test_what_is_set_up_for_fsspec_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fsspec.config.conf, "http", {"client_kwargs": {"trust_env": True}})
-    found = remote.FsspecStorage("http")._system
+    found = remote.FsspecStorage("http").system
     assert found.client_kwargs == {"trust_env": True}
 
 

@@ -31,7 +31,7 @@ def test_the_seekable_format_is_read() -> None:
 @pytest.mark.parametrize("longest", [40, 1 << 22])
 def test_frames_are_seekable_by_others(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "FRAME", 200)
-    monkeypatch.setattr(writers, "_LONGEST", longest)
+    monkeypatch.setattr(writers, "LONGEST", longest)
     values = ["ä" * (n % 40) for n in range(50)] + ["x" * 500, "end"]
     (file,) = convert(values, "jsonl.zst", size=100)
     rows = lz.io.read_jsonl(file, index_dir=folder())

@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.core.call import same
 from tests.executors.cases import PIPELINES, Stream, image, like_inline, square, trace, until_error
-from tests.helpers import until
+from tests.helpers import is_alive, until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what its packages say at import
@@ -143,26 +144,15 @@ def test_a_task_that_hangs(tmp_path: Path) -> None:
 
 
 def test_leaving_kills_the_actors_and_leaves_ray() -> None:
-    run = lz.run(lz.source(range(10**6)) | lz.map(square), executor=lz.ray(workers=2))
-    (pool,) = run._delivery.session.gate.pools  # type: ignore[union-attr]
-    actors: list[Any] = []
-    for expected in (0, 1):
+    pipeline = lz.source(range(10**6)) | lz.map(lambda x: (x, os.getpid()))
+    run = lz.run(pipeline, executor=lz.ray(workers=2))
+    for begin in (0, 10):
         with run:
-            assert next(run) == expected
-            actors += pool._actors  # type: ignore[attr-defined]
-        assert pool._actors == []  # type: ignore[attr-defined]
-    assert len(actors) == 4
-    for actor in actors:
-        until(lambda actor=actor: is_dead(actor))  # Ray kills them in its own time
+            items, actors = zip(*islice(run, 10), strict=True)
+            assert items == tuple(range(begin, begin + 10))
+        for actor in actors:
+            until(lambda actor=actor: not is_alive(actor))  # Ray kills them in its own time
     assert ray.is_initialized()
-
-
-def is_dead(actor: Any) -> bool:
-    try:
-        ray.get(actor.work.remote(0, None))
-    except ray.exceptions.RayActorError:
-        return True
-    return False
 
 
 def test_what_cannot_be_sent(tmp_path: Path) -> None:
