@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def boundaries(rest: NDArray[np.float64]) -> float:
 
 
 def picture(path: Path) -> None:
-    """Above, which item comes when; below, how much later, in buffers."""
+    """Above, positions in the output and the input; below, their differences; all in buffers."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -115,22 +116,21 @@ def picture(path: Path) -> None:
 
     found = orders()
     figure, axes = plt.subplots(
-        2, len(found), figsize=(3 * len(found), 6), height_ratios=[3, 2], layout="constrained"
+        2, len(found), figsize=(9, 4.8), height_ratios=[3, 2], layout="constrained"
     )
-    places = np.arange(SHOWN * SIZE) + BUFFERS // 2 * SIZE
+    stream = np.arange(SHOWN * SIZE) + BUFFERS // 2 * SIZE
     for (above, below), (name, order) in zip(axes.T, found.items(), strict=True):
-        above.plot(places / SIZE, order[places] / SIZE, ",", color="tab:blue", alpha=0.6)
-        above.set_title(name, fontsize=9)
+        above.plot(stream / SIZE, order[stream] / SIZE, ",", color="tab:blue")
+        above.set_title(fill(name, 20), fontsize=9)
+        above.set_xlabel("position in the output", fontsize=8)
         below.hist(displacements(order), bins=60, density=True, color="tab:orange")
+        below.set_xlabel("moved later, in buffers", fontsize=8)
         below.set_yticks([])
         for each in (above, below):
-            each.tick_params(labelsize=7)
-    axes[0, 0].set_ylabel("comes in (buffers)", fontsize=8)
-    axes[1, 0].set_ylabel("share of items", fontsize=8)
-    for above, below in axes.T:
-        above.set_xlabel("goes out (buffers)", fontsize=8)
-        below.set_xlabel("goes out later by (buffers)", fontsize=8)
-    figure.savefig(path, dpi=60, metadata={"Software": None})
+            each.tick_params(labelsize=8)
+    axes[0, 0].set_ylabel("position in the input", fontsize=9)
+    axes[1, 0].set_ylabel("share of items", fontsize=9)
+    figure.savefig(path, dpi=180, metadata={"Software": None})
     plt.close(figure)
 
 

@@ -14,7 +14,8 @@ from tests.world.browser.chromium import Browser
 WIDTHS = (400, 800, 1400)
 SHOWN = ["index", "tutorial", "explanation/states", "explanation/peers", "reference/grouping"]
 
-# Elements beyond the edge, unless in a box that scrolls, and empty elements of the page.
+# Elements beyond the edge, unless in a box that scrolls; empty elements; pictures that are blurred
+# on a screen of high density.
 ARTICLE = """
 const width = document.documentElement.clientWidth;
 const article = document.querySelector("article") || document.body;
@@ -27,10 +28,13 @@ const wide = all.filter((each) => {
 });
 const blank = all.filter((each) => each.matches("canvas, img, svg") && each.checkVisibility())
   .filter((each) => box(each).width < 2 || box(each).height < 2 || each.naturalWidth === 0);
+const soft = all.filter((each) => each.matches("img[src*='_images/'][src$='.png']"))
+  .filter((each) => each.naturalWidth < 1.9 * box(each).width);
 return [
   ...(document.documentElement.scrollWidth > width ? ["the page is too wide"] : []),
   ...wide.slice(0, 3).map((each) => `beyond the edge: ${each.outerHTML.slice(0, 100)}`),
   ...blank.map((each) => `empty: ${each.outerHTML.slice(0, 100)}`),
+  ...soft.map((each) => `blurred on a screen of high density: ${each.src}`),
   ...(article.textContent.trim() ? [] : ["no text"]),
   ...faint(4.5),
 ];
