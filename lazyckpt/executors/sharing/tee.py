@@ -253,7 +253,7 @@ class Tee:
             self._changed.notify_all()
 
     def _late(self, stream: _Stream, *, ahead: bool) -> list[int]:
-        """Return the ranks to wait for before reading; those behind in the stream if `ahead`."""
+        """Return the ranks to wait for before reading; the slowest ones if `ahead`."""
         late = [each for each, done in self._done.items() if done < stream.number]
         if ahead and not late:
             return [n for n in self._left(stream) if stream.reached.get(n, 0) == stream.passed]
