@@ -8,7 +8,7 @@
 
 Each module imports only from those before it:
 
-- core: secrets, iterators, cut
+- core: secrets, iterators, cut, lines
 - errors
 - core: sizes, pictured, checks, values, prng, flow, machine, arrays
 - core: stages, user_state, show, frames, content, registry, call, define

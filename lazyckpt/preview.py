@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from lazyckpt.core.call import runnable
 from lazyckpt.core.checks import checked, plural, positive
+from lazyckpt.core.lines import columns
 from lazyckpt.core.secrets import masked
 from lazyckpt.pictures.html import caption, framed
 from lazyckpt.pictures.tables import Table
@@ -55,7 +56,7 @@ class Head(Generic[T]):
         return f"{self._title}\n{self._table().to_text(width, '  ')}"
 
     def __str__(self) -> str:
-        return self.to_text()
+        return self.to_text(columns(80))
 
     def __repr__(self) -> str:
         return self.to_text(get_terminal_size().columns)

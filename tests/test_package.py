@@ -25,7 +25,7 @@ from tests.helpers import loaded, printed
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
 ROOMS = [
-    ["core.secrets", "core.iterators", "core.cut"],
+    ["core.secrets", "core.iterators", "core.cut", "core.lines"],
     ["errors"],
     ["core.sizes", "core.pictured"],
     ["core.checks"],

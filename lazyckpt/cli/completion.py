@@ -13,14 +13,14 @@ Print a shell completion script for lazyckpt's commands and their options. Save 
 shell reads completion scripts; for zsh, in a folder of $fpath.
 """
 EXAMPLES = """\
-  lazyckpt completion bash > ~/.local/share/bash-completion/completions/lazyckpt
+  lazyckpt completion bash >> ~/.bash_completion
   lazyckpt completion zsh > ~/.zfunc/_lazyckpt
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="%(choices)s")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -41,12 +41,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", type=at_least(1), required=True, metavar="N", help="number of rows per file"
     )
-    parser.add_argument("--format", choices=FORMATS, required=True, help="format of the output")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        required=True,
+        metavar="FORMAT",
+        help="format of the output: %(choices)s",
+    )
     parser.add_argument(
         "--from",
         dest="read_as",
         choices=tuple(READERS),
-        help="format of the input (default: from the file names)",
+        metavar="FORMAT",
+        help="format of the input: %(choices)s (default: from the file names)",
     )
     parser.add_argument("--column", metavar="NAME", help="write only this column of the rows")
     parser.add_argument(

@@ -46,7 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=tuple(READERS),
-        help="format of the files (default: from their names)",
+        metavar="FORMAT",
+        help="format of the files: %(choices)s (default: from their names)",
     )
     add_reading(parser)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from lazyckpt.core.lines import columns, filled
 from lazyckpt.core.secrets import masked
 from lazyckpt.pictures.drawing import tree
 from lazyckpt.state.saving import load
@@ -33,5 +34,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     print(tree(state))
     if state.skipped:
-        print(f"{int(state.skipped):,} skipped:", *state.skipped.first, sep="\n  ")
+        print(f"{int(state.skipped):,} skipped:")
+        for each in state.skipped.first:
+            print("\n".join(filled(each, "  ", "    ", columns())))
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import lazyckpt
 from lazyckpt.core.checks import cut
+from lazyckpt.core.lines import columns, filled
 
 COMMANDS = {
     "inspect": "show the position of a state, stage by stage",
@@ -38,6 +39,43 @@ exit status:
 
 lazyckpt COMMAND --help shows examples.
 """
+
+
+_COLOR = re.compile(r"\x1b\[[\d;]*m")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Breaks the lines that argparse leaves too long for the terminal."""
+
+    def format_usage(self) -> str:
+        return _fitted(super().format_usage())
+
+    def format_help(self) -> str:
+        return _fitted(super().format_help())
+
+
+def _fitted(text: str) -> str:
+    width = columns()
+    return "\n".join([part for line in text.split("\n") for part in _broken(line, width)])
+
+
+def _broken(line: str, width: int) -> list[str]:
+    plain = _COLOR.sub("", line)
+    text = plain.lstrip()
+    if len(plain) <= width:
+        return [line]
+    if plain.startswith("  lazyckpt "):  # an example: it stays a command, in several lines
+        *parts, last = textwrap.wrap(
+            plain,
+            width - 2,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return [*(f"{part} \\" for part in parts), last]
+    if len(text) <= width:  # of the usage
+        return [text.rjust(width)]
+    return filled(text, "  ", " " * 7, width)  # of the exit statuses
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -73,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of all commands; those in `names` have their arguments."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="lazyckpt",
         description=(lazyckpt.__doc__ or "Data pipelines as values.").split("\n")[0],
         epilog=_EPILOG,

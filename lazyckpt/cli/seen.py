@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from lazyckpt.cli.arguments import add_pipeline, pipeline_of
+from lazyckpt.core.lines import columns
 from lazyckpt.lineage.seen import seen
 from lazyckpt.pictures.tables import Table
 from lazyckpt.state.saving import load
@@ -37,5 +38,5 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     counts = sorted((stage, file or "", rows) for (stage, file), rows in found.counts().items())
     rows = [(stage, f"{count:,}", file) for stage, file, count in counts]
-    print(Table(("stage", "rows", "file"), rows, right=("rows",)).to_text())
+    print(Table(("stage", "rows", "file"), rows, right=("rows",)).to_text(columns()))
     return 0

@@ -15,6 +15,7 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import checked, plural, positive
 from lazyckpt.core.content import Entries
 from lazyckpt.core.flow import Position
+from lazyckpt.core.lines import columns
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.show import WIDTH, show
 from lazyckpt.core.stages import stepping
@@ -30,7 +31,6 @@ from lazyckpt.state.algebra import init
 from lazyckpt.state.codec import encode_stage, own_parts
 
 _NAMES = ("stage", "modes", "state")
-_LEAST = 80  # columns that a table needs
 _ROWS = 60  # stages to show
 _TITLE = "what a run would do"
 
@@ -89,11 +89,12 @@ class Explanation:
     def to_text(self, width: int = LINE) -> str:
         """Return the text for a terminal of `width` columns."""
         few, rest = _shown(self.stages)
-        if width < _LEAST:
+        lines = laid_out(self.parts, width)
+        if max(map(len, lines.split("\n"))) > width:
             found = [_where(few).to_text(width), *rest]
         else:
             table = Table(_names(few), [*map(_cells, few)])
-            found = [laid_out(self.parts, width), "", table.to_text(width), *rest]
+            found = [lines, "", table.to_text(width), *rest]
         said = [self.memory, self.sharing, *(f"warning: {each}" for each in self.warnings)]
         for text in filter(None, said):
             words = " ".join(text.split())
@@ -101,7 +102,7 @@ class Explanation:
         return "\n".join(found)
 
     def __str__(self) -> str:
-        return self.to_text()
+        return self.to_text(columns(LINE))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))

@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from lazyckpt.core.lines import columns
 from lazyckpt.explanation.layout import LINE
 from lazyckpt.pictures.html import caption, framed, remark
 from lazyckpt.pictures.tables import Table
@@ -111,7 +112,7 @@ class Profile:
         return "\n".join([*lines, *(line for text in said for line in wrap(text, width))])
 
     def __str__(self) -> str:
-        return self.to_text()
+        return self.to_text(columns(LINE))
 
     def _summary(self) -> str:
         text = f"{self.items:,} items in {said_time(self.seconds)}, {said_rate(self.rate)}"

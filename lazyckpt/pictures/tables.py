@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lazyckpt.core.lines import LEAST, filled
 from lazyckpt.pictures.console import in_rich, rich_text
 from lazyckpt.pictures.figure import legible
 from lazyckpt.pictures.html import bdi, escaped
-from lazyckpt.pictures.text import LEAST, filled
 
 
 @dataclass(frozen=True)

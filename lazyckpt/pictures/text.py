@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from textwrap import wrap
 
+from lazyckpt.core.lines import filled
 from lazyckpt.pictures.figure import Figure, Node, legible
 
 _LONG = 60  # most characters of an argument
-LEAST = 16  # least characters per line at any depth
 
 
 def figure_text(figure: Figure, width: int) -> str:
-    """Return a figure in lines of at most `width` characters, except the deepest ones."""
+    """Return a figure in lines of at most `width` characters."""
     head = ", ".join([figure.title, *figure.facts, *_done(figure)])
     return "\n".join([*filled(head, "", "  ", width), *_lines(figure.nodes, "  ", width)])
 
@@ -46,9 +45,3 @@ def _lines(nodes: Iterable[Node], margin: str, width: int) -> Iterator[str]:
             label = branch.label or str(number)
             yield from filled(f"+ {label}", f"{margin}  ", f"{margin}  | ", width)
             yield from _lines(branch.nodes, f"{margin}  | ", width)
-
-
-def filled(text: str, first: str, later: str, width: int) -> list[str]:
-    """Wrap a text to lines of at most `width` characters, after a first and a later margin."""
-    room = max(width, len(later) + LEAST)
-    return wrap(text, room, initial_indent=first, subsequent_indent=later) or [first]

@@ -11,6 +11,7 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import plural
 from lazyckpt.core.content import Entries
 from lazyckpt.core.flow import Position
+from lazyckpt.core.lines import columns, filled
 from lazyckpt.core.machine import Rate, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.state.rebase import matching
@@ -53,8 +54,9 @@ class ResumeCost(Pictured):
     entries: Entries = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
-        """Format as one line in total, and one per stage."""
-        return "\n".join([self._summary(), *map(str, self.stages)])
+        """Format as one line in total, and one per stage, wrapped in a terminal."""
+        lines, width = [self._summary(), *map(str, self.stages)], columns()
+        return "\n".join([part for line in lines for part in filled(line, "", "  ", width)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))

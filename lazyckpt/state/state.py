@@ -14,6 +14,7 @@ import toolz
 from lazyckpt.core.checks import brief, plural
 from lazyckpt.core.content import Entries, dumps, encode, written
 from lazyckpt.core.flow import Position
+from lazyckpt.core.lines import columns, filled
 from lazyckpt.core.machine import EPOCH_BITS, Rank
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import InvalidState, StateMismatch
@@ -184,13 +185,16 @@ class State(Pictured):
         return self.items <= other.items if _has_order(self, other) else NotImplemented
 
     def __repr__(self) -> str:
-        """Format as one line per stage, with the stage's own position."""
+        """Format as one line per stage, with the stage's own position; two if they don't fit."""
         rows = self._rows()
-        width = max(len(stage) for stage, _ in rows)
-        lines = [f"  {stage:{width}}  {position}".rstrip() for stage, position in rows]
-        if len(lines) > _ROWS:
-            lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
-        return "\n".join([f"{type(self).__name__}({self._summary()})", *lines])
+        if len(rows) > _ROWS:
+            rows[_ROWS - 1 :] = [(f"... and {len(rows) - _ROWS + 1:,} more", "")]
+        size, width = max(len(stage) for stage, _ in rows), columns()
+        lines = [f"  {stage:{size}}  {position}".rstrip() for stage, position in rows]
+        if max(map(len, lines)) > width:
+            lines = [line for row in rows for line in _stacked(*row, width)]
+        head = filled(f"{type(self).__name__}({self._summary()})", "", "    ", width)
+        return "\n".join([*head, *lines])
 
     def _legend(self) -> Legend:
         return Legend(self.stages, own_positions(self.stages, self.position), tuple(_facts(self)))
@@ -332,6 +336,14 @@ def flat(state: State) -> dict[str, Any]:
 def of_all(state: State) -> State:
     """Return the state as if it were the state of all ranks."""
     return State(*state._content[:-1])
+
+
+def _stacked(stage: str, position: str, width: int) -> list[str]:
+    """Return a stage, and its position below it, in lines of at most `width` characters."""
+    text = stage.lstrip()
+    margin = " " * (2 + len(stage) - len(text))
+    lines = filled(text, margin, f"{margin}    ", width)
+    return lines + filled(position, f"{margin}  ", f"{margin}    ", width) if position else lines
 
 
 def _facts(state: State) -> Iterator[str]:
