@@ -219,8 +219,8 @@ class _Buckets:
         if self._held is None:
             return self._position
         oldest = (self._begun[i] for i, held in enumerate(self._held) if held)
-        start, place = min(oldest, key=itemgetter(0), default=self._mark)
-        return place, self._count - start, tuple(map(len, self._held))
+        start, position = min(oldest, key=itemgetter(0), default=self._mark)
+        return position, self._count - start, tuple(map(len, self._held))
 
     def _reread(self, stream: Iterator[Any]) -> list[list[Any]]:
         """Re-read the items that were waiting at the position."""

@@ -47,27 +47,27 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
     machines: list[Machine[A]] = [pipeline.machine for pipeline in pipelines]
     closed = ((),) * len(machines)
 
-    def at(place: Position, number: int) -> Position:
-        return (*closed[:number], place, *closed[number + 1 :]), number
+    def at(inner: Position, number: int) -> Position:
+        return (*closed[:number], inner, *closed[number + 1 :]), number
 
     def step(position: Position) -> tuple[Position, A]:
-        places, number = position
-        place = places[number]
+        positions, number = position
+        inner = positions[number]
         while True:
             try:
-                after, item = machines[number].step(place)
+                after, item = machines[number].step(inner)
                 return at(after, number), item
             except End as end:
                 if number + 1 == len(machines):
                     raise End(at(end.position, number)) from None
-                epoch = machines[number].epoch(place)
+                epoch = machines[number].epoch(inner)
             number += 1
-            place = machines[number].init(epoch)
+            inner = machines[number].init(epoch)
 
     def flow(position: Position) -> Flow[A]:
-        places, number = position
-        epoch = machines[number].epoch(places[number])
-        current = machines[number].flow(places[number])
+        positions, number = position
+        epoch = machines[number].epoch(positions[number])
+        current = machines[number].flow(positions[number])
 
         def parts() -> Iterator[Flow[A]]:
             nonlocal current, number
@@ -80,41 +80,41 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
         return Flow(chain.from_iterable(parts()), lambda: at(current.snapshot(), number))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        places, number = position
-        place, left = places[number], n
-        epoch = machines[number].epoch(place)
+        positions, number = position
+        inner, left = positions[number], n
+        epoch = machines[number].epoch(inner)
         while True:
             jump = machines[number].skip
             assert jump is not None
-            place, passed = jump(place, left)
+            inner, passed = jump(inner, left)
             left -= passed
             if not left or number + 1 == len(machines):
-                return at(place, number), n - left
+                return at(inner, number), n - left
             number += 1
-            place = machines[number].init(epoch)
+            inner = machines[number].init(epoch)
 
     known: tuple[Position, list[float]] = (), []  # of the last requested position
     lengths = [each.length for each in machines if each.length is not None]
 
     def ends(position: Position) -> tuple[Position, list[float]]:
         """Count the items from a position to the end of each pipeline, from the open one on."""
-        places, number = position
+        positions, number = position
         jump: Any = machines[number].skip
         first = lengths[number]
-        left = jump(places[number], first)[1] if isinstance(first, int) else math.inf
+        left = jump(positions[number], first)[1] if isinstance(first, int) else math.inf
         return position, list(accumulate([left, *lengths[number + 1 :]]))
 
     def item(position: Position, n: int) -> A:
         nonlocal known
-        (places, number), behind = position, known
+        (positions, number), behind = position, known
         if behind[0] is not position:
             known = behind = ends(position)
-        passed, place = bisect_right(behind[1], n), places[number]
+        passed, inner = bisect_right(behind[1], n), positions[number]
         if passed:
-            place = machines[number + passed].init(machines[number].epoch(place))
+            inner = machines[number + passed].init(machines[number].epoch(inner))
             n -= int(behind[1][passed - 1])
         alone: Any = machines[number + passed].item
-        found: A = alone(place, n)
+        found: A = alone(inner, n)
         return found
 
     return joining(

@@ -183,8 +183,8 @@ def numbered(
             after, item = upstream.step(before)
         except End as end:
             raise End((end.position, number)) from None
-        place = after, countable(name, number + 1)
-        return place, next(made(upstream.epoch(before), number)([item]))
+        position = after, countable(name, number + 1)
+        return position, next(made(upstream.epoch(before), number)([item]))
 
     def flow(position: Position) -> Flow[B]:
         before, number = position

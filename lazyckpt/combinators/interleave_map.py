@@ -66,28 +66,28 @@ def interleave_map(
     ['a', '1', 'b', '2', '3', 'x', 'y']
     """
 
-    def check(ended: int, turn: int, yielded: int, places: Any) -> None:
+    def check(ended: int, turn: int, yielded: int, positions: Any) -> None:
         within("interleave_map", ended, 1), within("interleave_map", turn, cycle_length - 1)
         within("interleave_map", yielded, block_length - 1)
-        if len(places) != cycle_length:
+        if len(positions) != cycle_length:
             raise InvalidState(
-                f"interleave_map: {len(places)} positions for cycle_length={cycle_length}"
+                f"interleave_map: {len(positions)} positions for cycle_length={cycle_length}"
             )
-        for place in places:
-            if place != ():
-                anchor, _ = place
+        for inner in positions:
+            if inner != ():
+                anchor, _ = inner
                 upstream.check(anchor)
 
     def rereads(position: Position) -> list[Reread]:
-        before, ended, _, _, places = position
-        open_ones = [Reread(place[0], 1) for place in places if place]
+        before, ended, _, _, positions = position
+        open_ones = [Reread(inner[0], 1) for inner in positions if inner]
         return [Reread(before, ended=bool(ended)), *open_ones]
 
     def flow(position: Position) -> Flow[B]:
-        before, ended, turn, yielded, places = position
+        before, ended, turn, yielded, positions = position
         epoch = upstream.epoch(before)
         inputs, last = noted(anchored(upstream, before))
-        anchors: list[tuple[Position, Position] | tuple[()]] = list(places)
+        anchors: list[tuple[Position, Position] | tuple[()]] = list(positions)
         flows: list[Flow[B] | None] = [None] * cycle_length
 
         def reopened(anchor: Position, inside: Position) -> Flow[B]:
@@ -104,9 +104,9 @@ def interleave_map(
             while order:
                 turn = order[0]
                 if flows[turn] is None:
-                    place = anchors[turn]
-                    if place:
-                        current = reopened(*place)
+                    inner = anchors[turn]
+                    if inner:
+                        current = reopened(*inner)
                     elif ended:
                         order.popleft()
                         continue
@@ -131,8 +131,8 @@ def interleave_map(
 
         def snapshot() -> Position:
             reached = tuple(
-                place if each is None or not place else (place[0], each.snapshot())
-                for place, each in zip(anchors, flows, strict=True)
+                inner if each is None or not inner else (inner[0], each.snapshot())
+                for inner, each in zip(anchors, flows, strict=True)
             )
             if yielded == block_length:
                 return inputs.snapshot(), ended, (turn + 1) % cycle_length, 0, reached

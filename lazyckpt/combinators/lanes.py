@@ -42,15 +42,15 @@ def _rebased(
         raise Unfit("each rank has its own lanes; use lz.reshard with the states of all ranks")
     if len(before.pipelines) != len(pipelines):
         raise Unfit(f"there were {len(before.pipelines)} lanes, now there are {len(pipelines)}")
-    places, *own = position
-    return tuple(map(_carried, range(len(pipelines)), before.pipelines, pipelines, places)), *own
+    positions, *own = position
+    return tuple(map(_carried, range(len(pipelines)), before.pipelines, pipelines, positions)), *own
 
 
-def _carried(number: int, before: Entries, lane: Pipeline[Any], place: Position) -> Position:
-    if place == () or alike(before, lane.entries):
-        return place
+def _carried(number: int, before: Entries, lane: Pipeline[Any], position: Position) -> Position:
+    if position == () or alike(before, lane.entries):
+        return position
     try:
-        return carried(before, place, lane)
+        return carried(before, position, lane)
     except StateMismatch as error:
         raise Unfit(f"{named(number)}: {error}") from None
 
@@ -61,21 +61,21 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     if num_shards > width:
         raise Unfit(f"{width} lanes are too few for {num_shards} ranks")
     lanes: dict[int, tuple[Position, int]] = {}
-    for rank, (places, ended, _) in enumerate(positions):
+    for rank, (inner, ended, _) in enumerate(positions):
         mine = range(rank, width, len(positions))
-        if [number for number, place in enumerate(places) if place != ()] != [*mine]:
+        if [number for number, one in enumerate(inner) if one != ()] != [*mine]:
             raise InvalidState(
                 f"lanes: the state of rank {rank} doesn't contain the positions of its lanes"
             )
         for turn, number in enumerate(mine):
-            lanes[number] = places[number], ended >> turn & 1
+            lanes[number] = inner[number], ended >> turn & 1
     dealt = []
     for rank in range(num_shards):
         new = {number: lanes[number] for number in range(rank, width, num_shards)}
         bits = sum(ended << turn for turn, (_, ended) in enumerate(new.values()))
         first = next((turn for turn, (_, ended) in enumerate(new.values()) if not ended), 0)
-        places = tuple([new[number][0] if number in new else () for number in range(width)])
-        dealt.append((places, bits, first))
+        inner = tuple([new[number][0] if number in new else () for number in range(width)])
+        dealt.append((inner, bits, first))
     return dealt
 
 
@@ -125,13 +125,13 @@ def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> M
     closed: list[Position] = [()] * len(machines)
 
     def inside(position: Position) -> Position:
-        places, ended, turn = position
-        return places[mine], ended, turn, 0
+        positions, ended, turn = position
+        return positions[mine], ended, turn, 0
 
     def outside(position: Position) -> Position:
-        places = closed.copy()
-        places[mine] = position[0]
-        return tuple(places), *position[1:3]
+        positions = closed.copy()
+        positions[mine] = position[0]
+        return tuple(positions), *position[1:3]
 
     def init(epoch: int) -> Position:
         return outside((tuple([each.init(epoch) for each in turns.machines]), 0, 0, 0))

@@ -87,12 +87,12 @@ def _rebased(
     Items of removed pipelines stay counted, after the counts of the others: choices depend on
     the number of items so far.
     """
-    places, counts, ended = position
-    kept = _kept(before.pipelines, pipelines, places)
+    positions, counts, ended = position
+    kept = _kept(before.pipelines, pipelines, positions)
     if not kept:
         raise Unfit("none of its pipelines remains")
-    one, place = next((number, place) for number, (_, place) in kept.items())
-    epoch = pipelines[one].machine.epoch(place)
+    one, inner = next((number, inner) for number, (_, inner) in kept.items())
+    epoch = pipelines[one].machine.epoch(inner)
     if stop in RESTARTING:
         epoch = epoch >> EPOCH_BITS << EPOCH_BITS
     new = [
@@ -111,25 +111,25 @@ def _rebased(
 
 
 def _kept(
-    old: Sequence[Entries], pipelines: Sequence[Pipeline[Any]], places: Sequence[Position]
+    old: Sequence[Entries], pipelines: Sequence[Pipeline[Any]], positions: Sequence[Position]
 ) -> dict[int, tuple[int, Position]]:
     """Map the number of each pipeline that existed before to its old number and its position."""
     forms = [{*pipeline.forms} for pipeline in pipelines]
     if len(old) == len(forms) and all(each in form for each, form in zip(old, forms, strict=True)):
-        return dict(enumerate(enumerate(places)))
+        return dict(enumerate(enumerate(positions)))
     left, wanted = list(range(len(old))), list(range(len(forms)))
-    kept = {number: (n, places[n]) for number, n in _pairs(old, forms, left, wanted)}
+    kept = {number: (n, positions[n]) for number, n in _pairs(old, forms, left, wanted)}
     left = [n for n in left if n not in {n for n, _ in kept.values()}]
     wanted = [number for number in wanted if number not in kept]
     refusal = ""
     sources = [_source(each) for each in old], [{_source(each) for each in form} for form in forms]
     for number, n in _pairs(*sources, left, wanted):
         try:
-            place = carried(old[n], places[n], pipelines[number])
+            inner = carried(old[n], positions[n], pipelines[number])
         except StateMismatch as error:
             refusal = refusal or f"{named(number)}: {error}"
         else:
-            kept[number] = n, place
+            kept[number] = n, inner
             left.remove(n)
     if refusal and left and len(kept) < len(forms):
         raise Unfit(f"to start it from scratch, rebase without it, then with it; {refusal}")

@@ -156,9 +156,9 @@ def _picking(
     lone: list[Any] = [each.item for each in children]
 
     def item(position: Position, n: int) -> A:
-        places = position[0]
-        number = 1 + chosen(lone[0](places[0], n))
-        found: A = lone[number](places[number], n)
+        positions = position[0]
+        number = 1 + chosen(lone[0](positions[0], n))
+        found: A = lone[number](positions[number], n)
         return found
 
     flow = picked.flow
@@ -184,13 +184,13 @@ def _picked_from_lists(
 
     def lists() -> Iterator[list[A]]:
         nonlocal passed
-        places, ended = position
+        positions, ended = position
         if ended:
             return
         # All are cut into lists of equal lengths, so the first that differs is the last.
         found = [
-            looked_up(each.skip, each.view, place)
-            for each, place in zip(children, places, strict=True)
+            looked_up(each.skip, each.view, inner)
+            for each, inner in zip(children, positions, strict=True)
         ]
         try:
             for some in zip(*found, strict=False):

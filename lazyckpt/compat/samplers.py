@@ -103,11 +103,11 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
         epoch, index, _ = position
         items = known(epoch)
         rest, size = iter(items), len(items) if isinstance(items, list) else None
-        if place(epoch, *_taken(rest, index), size) != position:
+        if after(epoch, *_taken(rest, index), size) != position:
             raise _changed(f"the state is {index} items into epoch {epoch}")
         return rest, size
 
-    def place(epoch: int, index: int, last: Any, size: int | None) -> Position:
+    def after(epoch: int, index: int, last: Any, size: int | None) -> Position:
         if not index:
             return epoch, 0, 0
         return epoch, index, _OVER if index == size else _checksum(last)
@@ -129,7 +129,7 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
                 known.cache_clear()  # an iterator that has raised looks exhausted
                 raise
 
-        return Flow(items(), lambda: place(epoch, index, last, size) if index > first else position)
+        return Flow(items(), lambda: after(epoch, index, last, size) if index > first else position)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, index, check = position
@@ -137,7 +137,7 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
             return position, 0
         rest, size = opened(position)
         passed, last = _taken(rest, n)
-        return (place(epoch, index + passed, last, size) if passed else position), passed
+        return (after(epoch, index + passed, last, size) if passed else position), passed
 
     return sourced(
         "sampler",

@@ -238,9 +238,9 @@ def _stages(
             there = placed.inner[min(n, len(placed.inner) - 1)] if placed.inner else None
             if there is None or len(there.wheres) != len(inner.calls):
                 there = _Placed([where] * len(inner.calls), [])
-            entry, place = own
+            entry, part = own
             prefix = f"{label}1[{n}]."
-            yield from _stages(inner, there, prefix, entry.pipelines[n], place.children[n])
+            yield from _stages(inner, there, prefix, entry.pipelines[n], part.children[n])
 
 
 def _modes(machine: Machine[Any]) -> tuple[str, ...]:

@@ -23,10 +23,10 @@ class Hole:
     def __init__(self, stage: str, what: str) -> None:
         self.stage, self.what = stage, what
 
-    def told(self, place: Callable[[], Position]) -> str:
+    def told(self, position: Callable[[], Position]) -> str:
         """Describe the stage, the position after the item, and the error."""
         try:
-            where = _cut(brief(without_marks(place())[0]))
+            where = _cut(brief(without_marks(position())[0]))
         except InvalidState:  # an invalid state of the user's own
             where = "?"
         return f"{_cut(self.stage)} before {where}: {self.what}"

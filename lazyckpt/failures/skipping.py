@@ -88,7 +88,7 @@ def sieve(
                     yield item
 
         def numbered(find: Callable[[], Position]) -> Callable[[], Position]:
-            return lambda: marked(place := find(), {**marks_of(place), number: left_out})
+            return lambda: marked(position := find(), {**marks_of(position), number: left_out})
 
         def noting() -> Flow[Any]:
             return kept_of(noted(items)[0], position)

@@ -92,7 +92,7 @@ def _run(value: Any) -> Run[Any] | Epochs[Any]:
 def _shown(
     run: Run[T] | Epochs[T], total: int | None, bar_class: Any, options: dict[str, Any]
 ) -> Iterator[T]:
-    initial, whole = _place(run, total)
+    initial, whole = _begun(run, total)
     first = before = run.stats
     given = 0
     with bar_class(initial=initial, total=whole, **options) as bar:
@@ -112,7 +112,7 @@ def _shown(
             bar.set_postfix(_said(run, run.stats - first, Stats()), refresh=False)
 
 
-def _place(run: Run[Any] | Epochs[Any], total: int | None) -> tuple[int, int | None]:
+def _begun(run: Run[Any] | Epochs[Any], total: int | None) -> tuple[int, int | None]:
     """Return the number of items of the epoch that a run has delivered, and its length if known."""
     if isinstance(run, Run):
         length = run.pipeline.machine.length

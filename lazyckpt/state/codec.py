@@ -117,9 +117,9 @@ def _decode_stage(found: Any, is_first: bool) -> tuple[Entry, OwnPart]:
             raise InvalidState(f"a position consists of tuples and ints >= 0, got {brief(own)}")
     pipelines, children = [], []
     for each in rest[1] if len(rest) > 1 else ():
-        pipeline, place = decode_stages(each)
+        pipeline, position = decode_stages(each)
         pipelines.append(pipeline)
-        children.append(place)
+        children.append(position)
     if is_first and not rest:
         raise InvalidState(f"a source without a position: {brief(found)}")
     if pipelines and not is_first:
@@ -350,8 +350,8 @@ def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[L
     for number, (entry, part) in enumerate(pairs, 1):
         yield Layer(f"{prefix}{number}", entry, part.own)
         if number == 1:
-            for n, (pipeline, place) in enumerate(zip(entry.pipelines, part.children, strict=True)):
-                yield from layers(pipeline, place, f"{prefix}{number}[{n}].")
+            for n, (pipeline, inner) in enumerate(zip(entry.pipelines, part.children, strict=True)):
+                yield from layers(pipeline, inner, f"{prefix}{number}[{n}].")
 
 
 def passes(epoch: int) -> int:
@@ -409,13 +409,13 @@ def items_before_in_epoch(machine: Machine[Any], position: Position) -> int | No
 def progress(machine: Machine[Any], position: Position) -> Position:
     """Return a position in a form that grows as items are delivered."""
     if machine.upstream is not None:
-        place, own = apart(machine, position)
-        return (progress(machine.upstream, place), *own)
+        inner, own = apart(machine, position)
+        return (progress(machine.upstream, inner), *own)
     if not machine.children:
         return position
-    places = [
-        (number, progress(child, place))
-        for number, (child, place) in enumerate(zip(machine.children, position[0], strict=True))
-        if place != ()
+    positions = [
+        (number, progress(child, inner))
+        for number, (child, inner) in enumerate(zip(machine.children, position[0], strict=True))
+        if inner != ()
     ]
-    return (places, *position[1:])
+    return (positions, *position[1:])

@@ -113,7 +113,7 @@ def sharing(pipeline: Pipeline[Any], limit: int) -> None:
     """Ranks draw different random numbers; an item draws the same before and after `shard`."""
     for number, call in enumerate(pipeline.calls):
         if call.combinator.pointwise and "seed" in call.arguments:
-            _draws_by_place(Pipeline(pipeline.calls[:number]), Stage((call,)), limit)
+            _draws_by_position(Pipeline(pipeline.calls[:number]), Stage((call,)), limit)
     first: Pipeline[Any] = Pipeline(pipeline.calls[:1])
     rest: Stage[Any, Any] = Stage(pipeline.calls[1:])
     draws: Stage[Any, int] = random_map(
@@ -179,7 +179,7 @@ def _walked(machine: Machine[Any], start: Position, limit: int) -> list[Position
     return [flow.snapshot() for _ in islice(flow, limit)]
 
 
-def _draws_by_place(before: Pipeline[Any], drawing: Stage[Any, Any], limit: int) -> None:
+def _draws_by_position(before: Pipeline[Any], drawing: Stage[Any, Any], limit: int) -> None:
     has_access = before.machine.skip is not None and isinstance(before.machine.length, int)
     for contiguous in (False, True)[: 1 + has_access]:
         for rank in range(3):

@@ -262,8 +262,8 @@ def executors(pipeline: Pipeline[Any], limit: int) -> None:
         with run(pipeline, executor=executor) as made:
             found = list(islice(made.with_state(), count))
             same(f"items of {executor}", [item for item, _ in found], trace.items)
-            places = [(state.items, state.position) for _, state in found]
-            same(f"states of {executor}", places, [*enumerate(trace.positions)][1:])
+            positions = [(state.items, state.position) for _, state in found]
+            same(f"states of {executor}", positions, [*enumerate(trace.positions)][1:])
             if trace.ended:
                 same(f"after the end of {executor}", list(made), [])
                 same(f"the end of {executor}", made.state.position, trace.end)

@@ -52,7 +52,7 @@ class Alone(Generic[A]):
         assert machine.skip is not None
         self._machine, self._skip, self._begin = machine, machine.skip, position
         self._taken = self._known = self._in_a_row = self._ends = 0
-        self.flow = Flow[A](self._items(), self._place, taken=lambda: self._taken)
+        self.flow = Flow[A](self._items(), self._position, taken=lambda: self._taken)
 
     def left(self, n: int) -> int:
         """Return how many of the next n items exist."""
@@ -67,7 +67,7 @@ class Alone(Generic[A]):
     def _items(self) -> Iterator[A]:
         while self.left(1):
             is_dense = self._in_a_row >= _FEW  # then a flow is faster
-            for item in self._machine.flow(self._place()) if is_dense else [self._alone()]:
+            for item in self._machine.flow(self._position()) if is_dense else [self._alone()]:
                 self._taken, self._in_a_row = self._taken + 1, self._in_a_row + 1
                 yield item
                 if not self._in_a_row:
@@ -83,7 +83,7 @@ class Alone(Generic[A]):
                 self._machine.view.ahead(self._begin, range(0))  # raises if the data have changed
             raise
 
-    def _place(self) -> Position:
+    def _position(self) -> Position:
         steps = self._taken + self._ends
         return self._skip(self._begin, steps)[0] if steps else self._begin
 
@@ -163,28 +163,28 @@ class Mixture(Generic[A]):
         since = self.proportions.counts(sum(counts), ended >> 1)
         return [had - each for had, each in zip(counts, since, strict=False)]
 
-    def is_first(self, number: int, place: Position) -> bool:
+    def is_first(self, number: int, position: Position) -> bool:
         """Return whether a pipeline is in a pass whose end may end the stream."""
         return not self.restarts or (
             self.stop == "all_exhausted"
-            and not self.machines[number].epoch(place) % (1 << EPOCH_BITS)
+            and not self.machines[number].epoch(position) % (1 << EPOCH_BITS)
         )
 
     def is_over(self, ended: int) -> bool:
         """Return whether the end was reached."""
         return ended & self.last == self.last
 
-    def is_last(self, number: int, places: Sequence[Position]) -> bool:
+    def is_last(self, number: int, positions: Sequence[Position]) -> bool:
         """Return whether the stream ends with this pipeline, if none drops out."""
         return self.stop == "first_exhausted" or not any(
-            self.is_first(other, place)
-            for other, place in enumerate(places)
+            self.is_first(other, position)
+            for other, position in enumerate(positions)
             if other != number and self.needed[other]
         )
 
-    def ended_with(self, number: int, places: Sequence[Position], ended: int) -> int:
+    def ended_with(self, number: int, positions: Sequence[Position], ended: int) -> int:
         """Return `ended`, the second element of the own part, after this pipeline has ended."""
-        return ended | (1 << number if self.drops else self.is_last(number, places))
+        return ended | (1 << number if self.drops else self.is_last(number, positions))
 
     def begun_again(self, number: int, end: Position) -> Position:
         machine = self.machines[number]
@@ -207,40 +207,42 @@ class Mixture(Generic[A]):
         return self.machines[0].epoch(position[0][0]) >> self.shift
 
     def init(self, epoch: int) -> Position:
-        places = tuple([each.init(epoch << self.shift) for each in self.machines])
-        return places, (0,) * len(self.machines), 0
+        positions = tuple([each.init(epoch << self.shift) for each in self.machines])
+        return positions, (0,) * len(self.machines), 0
 
     def step(self, position: Position) -> tuple[Position, A]:
-        (*places,), (*counts,), ended = position
+        (*positions,), (*counts,), ended = position
         while not self.is_over(ended):
-            number = self.chooser((places, counts, ended)).one(sum(counts))
-            is_first = self.is_first(number, places[number])
+            number = self.chooser((positions, counts, ended)).one(sum(counts))
+            is_first = self.is_first(number, positions[number])
             machine = (self.machines if is_first else self.again)[number]
             try:
-                places[number], item = machine.step(places[number])
+                positions[number], item = machine.step(positions[number])
             except End as end:
-                ended = self.ended_with(number, places, ended)
+                ended = self.ended_with(number, positions, ended)
                 is_left = self.drops or self.is_over(ended)
-                places[number] = end.position if is_left else self.begun_again(number, end.position)
+                positions[number] = (
+                    end.position if is_left else self.begun_again(number, end.position)
+                )
             else:
                 counts[number] += 1
-                return (tuple(places), tuple(counts), ended), item
-        raise End((tuple(places), tuple(counts), ended))
+                return (tuple(positions), tuple(counts), ended), item
+        raise End((tuple(positions), tuple(counts), ended))
 
     def flow(self, position: Position) -> Flow[A]:
-        places, counts, ended = position
+        positions, counts, ended = position
         width = len(self.machines)
         before, gone, begin = list(counts[:width]), counts[width:], sum(counts)
-        if self.stop == "all_exhausted" and not self.is_over(ended) and self.is_last(-1, places):
+        if self.stop == "all_exhausted" and not self.is_over(ended) and self.is_last(-1, positions):
             raise InvalidState("mix: in the state all pipelines have ended, but the stream has not")
         machines = [
-            (self.machines if self.is_first(number, place) else self.again)[number]
-            for number, place in enumerate(places)
+            (self.machines if self.is_first(number, inner) else self.again)[number]
+            for number, inner in enumerate(positions)
         ]
-        flows = [each.flow(place) for each, place in zip(machines, places, strict=True)]
+        flows = [each.flow(inner) for each, inner in zip(machines, positions, strict=True)]
         streams, taken, picks = map(list, zip(*map(picking, flows), strict=True))
         jumping: dict[int, Alone[A]] = {}  # some items of these have been skipped
-        there, noted = list(places), list(counts)  # positions after these numbers of items
+        there, noted = list(positions), list(counts)  # positions after these numbers of items
         draws = Draws(self.chooser(position), begin)
 
         def given() -> tuple[int, ...]:

@@ -61,25 +61,25 @@ class Turns(Generic[A]):
         return (turn, yielded) if ended + 1 < 1 << self.width else (0, 0)
 
     def step(self, position: Position) -> tuple[Position, A]:
-        (*places,), ended, turn, yielded = position
+        (*positions,), ended, turn, yielded = position
         while ended + 1 < 1 << self.width:
             try:
-                places[turn], item = self.machines[turn].step(places[turn])
+                positions[turn], item = self.machines[turn].step(positions[turn])
             except End as end:
-                places[turn], ended = end.position, ended | 1 << turn
+                positions[turn], ended = end.position, ended | 1 << turn
                 turn, yielded = self.turned(turn, 0, ended)
             else:
-                return (tuple(places), ended, *self.turned(turn, yielded + 1, ended)), item
-        raise End((tuple(places), ended, turn, yielded))
+                return (tuple(positions), ended, *self.turned(turn, yielded + 1, ended)), item
+        raise End((tuple(positions), ended, turn, yielded))
 
     def flow(self, position: Position) -> Flow[A]:
-        places, ended, turn, yielded = position
+        positions, ended, turn, yielded = position
         block_length, turned = self.block_length, self.turned
-        flows = [each.flow(place) for each, place in zip(self.machines, places, strict=True)]
+        flows = [each.flow(inner) for each, inner in zip(self.machines, positions, strict=True)]
 
         order, before = [turn], 0
         taken: Callable[[], int] = int  # 0 until reading begins
-        now = list(places)  # positions after a number of items of this round:
+        now = list(positions)  # positions after a number of items of this round:
         noted: int | None = 0  # None if any may have advanced since
 
         def rounds() -> Iterator[Iterator[A]]:
@@ -123,8 +123,8 @@ class Turns(Generic[A]):
         return Flow(items, snapshot, taken=lambda: before + taken())
 
     def skip(self, position: Position, n: int) -> tuple[Position, int]:
-        places, ended, turn, yielded = position
-        has = [self._jump(i, place, n)[1] for i, place in enumerate(places)]
+        positions, ended, turn, yielded = position
+        has = [self._jump(i, inner, n)[1] for i, inner in enumerate(positions)]
         taken, left = [0] * self.width, n
 
         def give() -> None:
@@ -152,7 +152,7 @@ class Turns(Generic[A]):
         turn, yielded = self.turned(turn, yielded, ended)
         while left and ended + 1 < 1 << self.width:
             give()
-        after = [self._jump(i, place, taken[i])[0] for i, place in enumerate(places)]
+        after = [self._jump(i, inner, taken[i])[0] for i, inner in enumerate(positions)]
         return (tuple(after), ended, turn, yielded), n - left
 
     def item(self, position: Position, n: int) -> A:
@@ -165,19 +165,19 @@ class Turns(Generic[A]):
         return found
 
     def _rounds(self, position: Position) -> _Rounds:
-        places, _, turn, yielded = position
+        positions, _, turn, yielded = position
         has = [
-            self._jump(i, place, each.length)[1] if isinstance(each.length, int) else math.inf
-            for i, (each, place) in enumerate(zip(self.machines, places, strict=True))
+            self._jump(i, inner, each.length)[1] if isinstance(each.length, int) else math.inf
+            for i, (each, inner) in enumerate(zip(self.machines, positions, strict=True))
         ]
         first = min(self.block_length - yielded, has[turn]) if yielded else 0
         has[turn] -= first
         order = [*range(turn + bool(yielded), self.width), *range(turn + bool(yielded))]
         return _Rounds([(i, has[i]) for i in order], self.block_length, turn, first)
 
-    def _jump(self, number: int, place: Position, n: int) -> tuple[Position, int]:
+    def _jump(self, number: int, position: Position, n: int) -> tuple[Position, int]:
         jump: Any = self.machines[number].skip
-        found: tuple[Position, int] = jump(place, n)
+        found: tuple[Position, int] = jump(position, n)
         return found
 
 

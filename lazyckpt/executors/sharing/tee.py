@@ -172,11 +172,11 @@ class Tee:
 
     def _flow(self, rank: int, skip_log: SkipLog | None, position: Position) -> Flow[Any]:
         stream = self._open(rank, position)
-        place, given = position, 0
+        now, given = position, 0
 
         def pick(count: int, index: int) -> tuple[int, list[Any]]:
-            nonlocal place, given
-            found, own, place = self._passed(stream, rank, given, count, index, skip_log)
+            nonlocal now, given
+            found, own, now = self._passed(stream, rank, given, count, index, skip_log)
             given += found
             assert stream.flow is not None
             fn = stream.flow.fn
@@ -186,7 +186,7 @@ class Tee:
             while own := pick(1, 0)[1]:
                 yield from own
 
-        return Flow(pull(), lambda: place, pick=pick)
+        return Flow(pull(), lambda: now, pick=pick)
 
     def _passed(
         self, stream: _Stream, rank: int, given: int, count: int, index: int, log: SkipLog | None
