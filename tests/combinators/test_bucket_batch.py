@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
@@ -18,12 +16,6 @@ from tests.combinators.cases import same
 def bucketed(size: Any = 2, **more: Any) -> Any:
     given: dict[str, Any] = {"key": same, "window_size": 6, "shuffle": False}
     return lz.bucket_batch(size, **given | more)
-
-
-@given(st.integers(0, 40), st.integers(1, 9), st.integers(1, 15))
-def test_batches_of_a_fixed_size_have_a_number(items: int, size: int, window: int) -> None:
-    pipeline = lz.source(range(items)) | bucketed(size, window_size=window)
-    assert len(pipeline) == len(list(pipeline))
 
 
 @pytest.mark.parametrize(

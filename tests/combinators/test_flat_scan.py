@@ -34,10 +34,8 @@ def test_transition_flushes_once_and_leaves_its_state_alone() -> None:
 
 
 def test_transition_refuses_what_is_no_state_and_no_outputs() -> None:
-    wants(r"flat_scan: init.*set", lambda: [1] | lz.flat_scan(lambda s, x: (s, []), {1}))
     wants(r"flat_scan: its state.*set", lambda: [1, 2] | lz.flat_scan(lambda s, x: ({1}, []), 0))
     wants("not iterable", lambda: [1] | lz.flat_scan(lambda s, x: (s, 3), 0))
-    wants("flush must be callable or None", lambda: [1] | lz.flat_scan(max, 0, flush=3))
     changed = lz.source([1]) | lz.flat_scan(lambda s, x: (s, [1, 2, 3]), 0)
     state = lz.state_at(changed, 3)
     shorter = lz.source([1]) | lz.flat_scan(lambda s, x: (s, [1, 2]), 0)

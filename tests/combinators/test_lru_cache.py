@@ -52,7 +52,6 @@ def test_a_cache_needs_random_access_and_pickles_empty() -> None:
         "lru_cache: the pipeline before it has no random access",
         lambda: Stream([1]) | lz.lru_cache(2),
     )
-    wants("lru_cache: size must be an int >= 1", lambda: [1] | lz.lru_cache(0))
     pipeline = pickle.loads(pickle.dumps(lz.source([1, 2]) | lz.lru_cache(2)))
     assert list(pipeline) == [1, 2]
     assert lz.run(lz.source([1, 2]) | lz.lru_cache(9), lz.init(pipeline)) is not None

@@ -154,7 +154,6 @@ def test_what_does_not_go_together_is_refused() -> None:
         "got 0 weights for 2": lambda: lz.mix(two, [], seed=0),
         "seed must be given": lambda: lz.mix(two, [1, 2]),
         "fixed weights": lambda: lz.mix(two, lambda t: [1, 2], deterministic=True),
-        "stop must be 'first_exhausted', ": lambda: lz.mix(two, [1, 2], seed=0, stop="last"),  # type: ignore[arg-type]
         "at least one pipeline": lambda: lz.mix([], [1], seed=0),
         "one pipeline is needed, got none": lambda: lz.mix([], [], seed=0),
         "pipelines must be a list": lambda: lz.mix(two[0], [1], seed=0),
@@ -185,19 +184,6 @@ def test_what_is_empty_cannot_begin_again(stop: Any, chance: Any) -> None:
 
 
 EACH_ONCE: Any = {"seed": 0, "stop": "all_exhausted_without_replacement"}
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 30))
-def test_each_item_comes_once_where_ended_pipelines_drop_out(sizes: list[int], cut: int) -> None:
-    parts = [lz.source([(n, i) for i in range(size)]) for n, size in enumerate(sizes)]
-    mixed = lz.mix(parts, [1 + n for n in range(len(parts))], **EACH_ONCE)
-    found = list(mixed)
-    assert len(mixed) == len(found) == sum(sizes)
-    assert sorted(found) == [item for part in parts for item in part]
-    for n, size in enumerate(sizes):
-        assert [i for number, i in found if number == n] == [*range(size)]
-    state = lz.state_at(mixed, min(cut, len(found)))
-    assert list(lz.run(mixed, state.to_json())) == found[cut:]
 
 
 def test_those_that_are_left_keep_their_proportions() -> None:
