@@ -41,7 +41,7 @@ def test_what_is_past_the_end_is_so_however_far(n: int, data: Any) -> None:
     pipeline = lz.source(data)
     with pytest.raises(IndexError, match=f"state_at: n={n}, but the pipeline has 3 items"):
         lz.state_at(pipeline, n)
-    with pytest.raises(IndexError, match=f"advance: n={n}, but the pipeline has 2 items after"):
+    with pytest.raises(IndexError, match=f"n={n}, but the pipeline has 2 items after item 1"):
         lz.advance(pipeline, lz.state_at(pipeline, 1), n)
 
 
@@ -53,10 +53,6 @@ def test_advance_takes_a_state_in_any_form_and_says_what_is_wrong() -> None:
     for n in (-1, 1.5, True, "2", None):
         with pytest.raises(lz.ArgumentError, match="advance: n must be an int >= 0"):
             lz.advance(PIPELINE, state, n)  # type: ignore[arg-type]
-    with pytest.raises(IndexError, match="n=41, but the pipeline has 38 items after item 2"):
-        lz.advance(DATA, lz.state_at(DATA, 2), 41)
-    with pytest.raises(IndexError, match="state_at: n=41, but the pipeline has 40 items"):
-        lz.state_at(DATA, 41)
     for use in (lambda it: lz.advance(PIPELINE, it, 1), lambda it: lz.replay(PIPELINE, it)):
         with pytest.raises(lz.StateMismatch, match="belongs to a different pipeline"):
             use(lz.init(DATA))
