@@ -75,14 +75,11 @@ def test_ib24_buffered_shuffle(n: int, size: int, seed: Any, data: Any) -> None:
     assert some(other, n) == some(it, n) == expected[cut:]
 
 
-def test_ib25_buffered_shuffle_keeps_none_and_refuses() -> None:
+def test_ib25_buffered_shuffle_keeps_none() -> None:
     items = [None, 1, None, 2, None]
     for size in (1, 2, 9):
         it = iterators.BufferedShuffleIterator(iterators.NativeCheckpointableIterator(items), size)
         assert sorted(map(str, some(it))) == sorted(map(str, items))
-    for size in (0, -1, 2.5):
-        with pytest.raises(ValueError, match="buffer_size"):
-            iterators.BufferedShuffleIterator(native(iterators), size)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 65])
@@ -111,23 +108,6 @@ def test_ib28_zip() -> None:
         it.setstate({"input_states": [{"num_items_yielded": 1}] * 3})
 
 
-@given(st.integers(0, 30), st.integers(1, 12))
-def test_ib29_windows(n: int, width: int) -> None:
-    ours, theirs = (some(it.WindowedIterator(native(it, n), width)) for it in (iterators, old))
-    assert ours == theirs
-    with pytest.raises(ValueError, match="width"):
-        iterators.WindowedIterator(native(iterators), 0)
-
-
-@given(st.integers(0, 30), st.integers(1, 12))
-def test_ib30_batches(n: int, size: int) -> None:
-    ours, theirs = (some(it.FixedBatchIterator(native(it, n), size)) for it in (iterators, old))
-    assert ours == theirs
-    for it in (iterators, old):
-        with pytest.raises(ValueError, match="batch_size"):
-            it.FixedBatchIterator(native(it), 0)
-
-
 @settings(max_examples=30)
 @given(st.integers(0, 300), st.integers(1, 80), SEEDS, st.data())
 def test_ib34_blocks(n: int, size: int, seed: Any, data: Any) -> None:
@@ -137,8 +117,6 @@ def test_ib34_blocks(n: int, size: int, seed: Any, data: Any) -> None:
     assert some(it, cut) == expected[:cut]
     it.setstate(through_json(it.getstate()))
     assert some(it, n) == expected[cut:]
-    with pytest.raises(ValueError, match="block_size"):
-        iterators.BlockwiseShuffleIterator(native(iterators), 0)
 
 
 KEYS: list[Any] = [None, lambda x: x % 5]
@@ -178,26 +156,12 @@ def test_ib42_a_batch_has_at_least_one_item() -> None:
     for size in (0, -3, lambda x: 0, lambda x: float("inf")):
         it = iterators.BucketedReadaheadBatchIterator(native(iterators, 4), 4, None, size)
         assert sorted(chain(*it)) == [0, 1, 2, 3]
-    for ahead in (0, -1):
-        with pytest.raises(ValueError, match="read_ahead"):
-            iterators.BucketedReadaheadBatchIterator(native(iterators), ahead, None, 2)
 
 
-def test_ib43_boundaries() -> None:
-    for it in (iterators, old):
-        batches = it.BucketedReadaheadBatchIterator(
-            native(it, 6), 6, None, 9, lambda x: x > 2, False
-        )
-        assert some(batches) == [[0, 1, 2], [3, 4, 5]]
+def test_ib43_a_boundary_is_a_value() -> None:
     it = iterators.BucketedReadaheadBatchIterator(native(iterators), 6, None, 9, lambda x: None)
     with pytest.raises(ValueError, match="boundary_key"):
         next(it)
-
-
-def test_ib44_batches_are_shuffled_not_items() -> None:
-    it = iterators.BucketedReadaheadBatchIterator(native(iterators, 30), 30, None, 3, seed=1)
-    found = some(it)
-    assert sorted(found) == [[x, x + 1, x + 2] for x in range(0, 30, 3)] != found
 
 
 def test_ib45_bump_seed() -> None:

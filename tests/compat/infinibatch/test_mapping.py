@@ -17,11 +17,6 @@ from lazyckpt.compat.infinibatch import iterators
 from tests.compat.infinibatch.cases import SEEDS, native, some, through_json, until_it_fails
 
 
-def test_ib26_map_refuses() -> None:
-    with pytest.raises(ValueError, match="callable"):
-        iterators.MapIterator(native(iterators), 3)  # type: ignore[arg-type]
-
-
 def square(x: int) -> int:
     if x == 77:
         raise KeyError(x)

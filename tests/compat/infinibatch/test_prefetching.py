@@ -14,14 +14,6 @@ from tests.compat.infinibatch.cases import native, place, some, stream, through_
 from tests.helpers import worker_pids
 
 
-def test_ib35_prefetch_refuses() -> None:
-    for size in (0, -1, None):
-        with pytest.raises(ValueError, match="buffer_size"):
-            iterators.PrefetchIterator(native(iterators), size)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="CheckpointableIterator"):
-        iterators.PrefetchIterator([1], 2)  # type: ignore[arg-type]
-
-
 def test_ib36_prefetch_gives_what_the_source_gives() -> None:
     inner = iterators.PrefetchIterator(stream(iterators), 3)
     outer = iterators.PrefetchIterator(iterators.MapIterator(inner, np.array), 4)

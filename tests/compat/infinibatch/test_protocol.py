@@ -59,21 +59,17 @@ def test_every_public_name_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ib1_every_object_is_its_own_iterator(name: str) -> None:
+def test_ib1_ib2_every_object_is_its_own_iterator_and_a_state_covers_the_pipeline(
+    name: str,
+) -> None:
+    same(MAKES[name])
     it = MAKES[name](iterators)
     assert iter(it) is it
     assert isinstance(it, iterators.CheckpointableIterator)
-    it.setstate(it.getstate())
-    it.close()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_ib2_a_state_covers_the_pipeline(name: str) -> None:
-    same(MAKES[name])
-    it = MAKES[name](iterators)
     some(it, 3)
     state = it.getstate()
     assert pickle.loads(pickle.dumps(state)) == state
+    it.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,6 +110,24 @@ def test_ib7_a_source_that_is_none(name: str) -> None:
     for source in ([1, 2], iter([1]), None):
         with pytest.raises(ValueError, match="CheckpointableIterator"):
             STAGES[name](iterators, source)
+
+
+REFUSED: list[tuple[str, Any, list[Any]]] = [
+    ("callable", lambda it, s, fn: it.MapIterator(s, fn), [3]),
+    ("width", lambda it, s, n: it.WindowedIterator(s, n), [0]),
+    ("batch_size", lambda it, s, n: it.FixedBatchIterator(s, n), [0]),
+    ("buffer_size", lambda it, s, n: it.BufferedShuffleIterator(s, n), [0, -1, 2.5]),
+    ("buffer_size", lambda it, s, n: it.PrefetchIterator(s, n), [0, -1, None]),
+    ("block_size", lambda it, s, n: it.BlockwiseShuffleIterator(s, n), [0]),
+    ("read_ahead", lambda it, s, n: it.BucketedReadaheadBatchIterator(s, n, None, 2), [0, -1]),
+]
+
+
+@pytest.mark.parametrize(("message", "make", "wrong"), REFUSED)
+def test_what_an_argument_may_not_be(message: str, make: Any, wrong: list[Any]) -> None:
+    for value in wrong:
+        with pytest.raises(ValueError, match=message):
+            make(iterators, native(iterators), value)
 
 
 @pytest.mark.parametrize("name", ["Map", "Zip"])
