@@ -343,37 +343,6 @@ def test_bad_joins(join: Callable[..., Any]) -> None:
         assert repr(bad)[:50] in message
 
 
-@pytest.mark.parametrize(
-    ("data", "remedy"),
-    [
-        (iter([1]), "or one whose __iter__ opens it again"),
-        ((x for x in [1]), "or one whose __iter__ opens it again"),
-        (map(len, ["a"]), "pass the object it came from"),
-        (zip([1], [2], strict=True), "pass the object it came from"),
-        ({"a": [1]}, "columns(**data)"),
-        ({1, 2}, "sorted(data)"),
-        (frozenset([1]), "sorted(data)"),
-        ("text", "[data]"),
-        ("", "[data]"),
-        (3, "list"),
-        (1.5, "list"),
-        (None, "list"),
-        (len, "from_generator"),
-        (np.array(3), "list"),
-        (np.int64(3), "list"),
-        (lz.map(len), "map(len)"),
-        (lz.source([1]), "is a pipeline already"),
-    ],
-)
-def test_data_that_cannot_be_a_source(data: Any, remedy: str) -> None:
-    message = refusal(lambda: lz.source(data))
-    assert message.startswith("source: data ")
-    assert repr(data)[:40] in message
-    assert remedy in message
-    if not isinstance(data, (lz.Stage, lz.Pipeline)):
-        assert remedy in refusal(lambda: data | lz.map(len))
-
-
 def test_a_source_is_no_longer_than_an_index() -> None:
     message = refusal(lambda: lz.source(range(10**30)))
     assert f"at most {sys.maxsize:,} items, got range(0, 1{'0' * 30}) (range)" in message
