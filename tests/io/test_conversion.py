@@ -50,11 +50,6 @@ ROWS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def read(form: str, files: lz.io.Files) -> Any:
-    """The reader of files in a format, and what its rows are to be for rows that were written."""
-    return READ[form](files)
-
-
 def expected(form: str, rows: list[Any]) -> list[Any]:
     """The values read back of rows that were written."""
     if form == "tokens":
@@ -90,7 +85,7 @@ def test_what_is_written_is_read_again(form: str) -> None:
         files = lz.io.convert(rows, place, format=form, rows_per_file=size)
         assert files == lz.io.files(f"{place}/0*{Path(files[0].path).suffixes[0]}*")
         assert len(files) == -(-len(rows) // size)
-        check_reader(read(form, files), expected(form, rows))
+        check_reader(READ[form](files), expected(form, rows))
 
     holds()
 
@@ -123,7 +118,7 @@ def test_a_conversion_that_is_killed_ends_as_if_it_had_not_been(form: str) -> No
         while is_killed(partial(convert, rows, place), number, when):
             files = convert(rows, place)
             assert content(place) == content(undisturbed), (when, number)
-            assert equal(read(form, files)[:], expected(form, rows))
+            assert equal(READ[form](files)[:], expected(form, rows))
             number, place = number + 1, folder()
         assert number > 4  # its first file, two files, and the listing
         assert content(place) == content(undisturbed)
@@ -182,7 +177,7 @@ def test_an_error_loses_nothing_and_the_same_rows_are_not_made_again() -> None:
     made.clear()
     files = lz.io.convert(pipeline, place, format="jsonl.zst", rows_per_file=3)
     assert made == [6, 7, 8, 9]
-    assert read("jsonl.zst", files)[:] == [*range(10)]
+    assert READ["jsonl.zst"](files)[:] == [*range(10)]
     made.clear()
     assert lz.io.convert(pipeline, place, format="jsonl.zst", rows_per_file=3) == files
     assert made == []
@@ -195,13 +190,6 @@ def test_streams_and_workers_are_written_alike() -> None:
     for place, executor in zip(places, (None, lz.threads(2), lz.processes(2)), strict=True):
         lz.io.convert(stream, place, format="jsonl.zst", rows_per_file=7, executor=executor)
     assert content(places[0]) == content(places[1]) == content(places[2])
-
-
-def test_rows_that_fail_may_be_left_out() -> None:
-    files = written([b"1\n{\n3\n"], ".jsonl")
-    rows = lz.io.read_jsonl(files, index_dir=folder())
-    made = lz.io.convert(rows, folder(), format="jsonl.zst", rows_per_file=2, on_error="skip")
-    assert read("jsonl.zst", made)[:] == [1, 3]
 
 
 def test_nothing_is_no_file() -> None:
@@ -292,7 +280,7 @@ def test_a_full_disk_is_named(form: str) -> None:
 
     assert in_fork(full) == 1
     files = lz.io.convert(rows, place, format=form, rows_per_file=200)  # type: ignore[arg-type]
-    assert len(read(form, files)) == 300
+    assert len(READ[form](files)) == 300
 
 
 def test_one_process_converts_into_a_folder() -> None:
