@@ -270,8 +270,8 @@ def numbers_check(value: Any) -> np.dtype[Any]:
         found = np.dtype(value)
     except TypeError:
         found = np.dtype(object)
-    if found.kind not in "iuf":
-        raise Unfit("a type of numbers, such as 'uint16'")
+    if found.kind not in "iuf" or str(found).startswith(">"):
+        raise Unfit("a type of little-endian numbers, such as 'uint16'")
     little: np.dtype[Any] = found.newbyteorder("<")
     return little
 

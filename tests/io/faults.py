@@ -259,7 +259,8 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
             )
         ),
         (_array(range(4)), "length must be an int >= 1 or None", {"length": 0}),
-        (_array(range(4)), "dtype must be a type of numbers, such as 'uint16'", {"dtype": "text"}),
+        (_array(range(4)), "type of little-endian numbers, such as 'uint16'", {"dtype": "text"}),
+        (_array(range(4)), "type of little-endian numbers, such as 'uint16'", {"dtype": ">u2"}),
         (_array(range(4)), "name must be a str", {"name": 3}),
         (_array(range(4)), "stride=2 needs length", {"length": None, "stride": 2}),
     ],
