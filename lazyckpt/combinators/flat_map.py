@@ -98,7 +98,8 @@ def _rows(batch: Any) -> Iterable[Any]:
 
 def unstacked(batch: Any) -> Iterable[Any]:
     """Return the items of one batch, as an iterable."""
-    if isinstance(batch, (list, np.ndarray)):
+    is_one = isinstance(batch, (str, bytes)) or getattr(batch, "shape", None) == ()
+    if isinstance(batch, (list, np.ndarray)) and not is_one:
         return batch
     if isinstance(batch, (Mapping, tuple)):
         named = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
@@ -111,6 +112,6 @@ def unstacked(batch: Any) -> Iterable[Any]:
             return [dict(zip(batch, row, strict=True)) for row in rows]
         make = getattr(batch, "_make", tuple)
         return [make(row) for row in rows]
-    if hasattr(batch, "__iter__") and not isinstance(batch, (str, bytes)):
+    if hasattr(batch, "__iter__") and not is_one:
         return cast(Iterable[Any], batch)
     raise TypeError(f"unbatch: expected a batch, got {brief(batch)} ({type(batch).__name__})")

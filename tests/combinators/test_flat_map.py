@@ -55,6 +55,8 @@ Pair = namedtuple("Pair", ["a", "b"])
         (b"abc", TypeError, r"expected a batch, got b'abc' \(bytes\)"),
         ({"x": [1, 2], "y": "ab"}, TypeError, r"expected a batch, got 'ab' \(str\)"),
         (3, TypeError, r"expected a batch, got 3 \(int\)"),
+        (np.array(3), TypeError, r"expected a batch, got array\(3\) \(ndarray\)"),
+        ({"x": np.array(3)}, TypeError, r"expected a batch, got array\(3\) \(ndarray\)"),
     ],
 )
 def test_unbatch_refuses(batch: Any, error: type[Exception], words: str) -> None:
