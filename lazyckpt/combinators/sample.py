@@ -41,7 +41,7 @@ _FINEST = 53  # bits of a float's mantissa
 
 def _weights(value: Any) -> NDArray[np.float64]:
     with suppress(ValueError):  # items of several lengths: the check names one
-        value = np.asarray(value)
+        value = np.asarray(as_column(value))
     return np.asarray(weights_as_given(value), np.float64)
 
 

@@ -16,7 +16,7 @@ import toolz
 from lazyckpt.combinators.machines.random_access import by_index, by_row, indexed, looking_up
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import Unfit, brief, is_raised_here, optional, short
+from lazyckpt.core.checks import UNMASK, Unfit, brief, is_raised_here, optional, short
 from lazyckpt.core.content import is_reader
 from lazyckpt.core.flow import Flow, Position, Table, counted
 from lazyckpt.core.frames import is_frame, kinds
@@ -36,6 +36,7 @@ T = TypeVar("T", covariant=True)
 _END: Any = object()
 _OTHER = "isn't the file recorded in the state: its name, size or checksum differs"
 _NOT_FIRST = "the files recorded in the state aren't the first ones of these"
+_REFUSED = (str, Mapping, Set, Chain, type, np.ma.MaskedArray)
 _OTHERS = "these data can't be compared with those recorded in the state"
 
 
@@ -107,8 +108,8 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
             name tells data of the same length apart, for example in a `mix`.
 
     Raises:
-        ArgumentError: If `data` is a one-shot iterator, a run, a set (it has no order), a dict or
-            a str.
+        ArgumentError: If `data` is a one-shot iterator, a run, a set (it has no order), a dict,
+            a str or a masked array.
         SourceChanged: If the length differs from that when the pipeline was made, which is checked
             when a run begins and at the end of an epoch; or if an iterable has fewer items than
             before.
@@ -135,7 +136,7 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         return by_row(data, _length(cast(Sized, data)))
     if _is_indexable(data):
         return by_index(data, _length(cast(Sized, data)))
-    if isinstance(data, (str, Mapping, Set, Chain, type)) or not _is_iterable(data):
+    if isinstance(data, _REFUSED) or not _is_iterable(data):
         raise ArgumentError(
             f"source: data must be a sequence or an iterable, got {brief(data)} "
             f"({type(data).__name__}); {_remedy(data)}"
@@ -227,7 +228,7 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
             f"columns: {name} must be an array, got {name}={brief(values)} ({kind})"
         )
     if isinstance(values, np.ma.MaskedArray):
-        raise ArgumentError(f"columns: {name} is masked, but rows can't be; pass .filled(value)")
+        raise ArgumentError(f"columns: {name} is masked, but rows can't be; {UNMASK}")
     return column if hasattr(values, "dtype") else _as_given(name, values, column)
 
 
@@ -272,7 +273,7 @@ def _length(data: Sized) -> int:
 
 
 def _is_indexable(data: Any) -> bool:
-    if isinstance(data, (str, Mapping, Set, Chain, type)) or _is_iterable_dataset(data):
+    if isinstance(data, _REFUSED) or _is_iterable_dataset(data):
         return False
     if getattr(data, "shape", None) == ():
         return False
@@ -324,6 +325,8 @@ def _remedy(data: Any) -> str:
         return "pass columns(**data) for a table, or list(data.items())"
     if isinstance(data, MappingView):
         return "pass list(data)"
+    if isinstance(data, np.ma.MaskedArray):
+        return f"rows can't be masked; {UNMASK}"
     if isinstance(data, Set):
         return "a set has no stable order; pass sorted(data)"
     if isinstance(data, str):

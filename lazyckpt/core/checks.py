@@ -10,7 +10,7 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, NoReturn, TypeAlias
 
@@ -27,6 +27,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 _EXACT = 1 << 53  # up to here a float represents every int
 _NUMBERS = (int, float, np.bool_, np.integer, np.floating)
+_ARRAYS = (np.ndarray, np.generic)
+
+UNMASK = "pass .filled(value)"  # the remedy for a masked array
 
 
 class Shown:
@@ -141,6 +144,8 @@ def weighing(value: Any) -> tuple[Any, ...]:
 
 def as_column(value: Any) -> Any:
     """Return a list, tuple, range or array as it is; convert a series, tensor or other column."""
+    if isinstance(value, np.ma.MaskedArray):
+        _unfit(f"without a mask; {UNMASK}")
     if isinstance(value, (list, tuple, range, np.ndarray)):
         return value
     if hasattr(value, "__array__"):
@@ -149,33 +154,58 @@ def as_column(value: Any) -> Any:
     return [*value] if is_sequence else value
 
 
-def unrounded(stage: str, found: Array, parts: Iterable[Any]) -> Array:
-    """Return an array, or raise a `ValueError` if it has rounded ints to floats.
+def unchanged(stage: str, found: Array, parts: Sequence[Any]) -> Array:
+    """Return an array, or raise an error if its values are not those that it was made from.
 
-    NumPy converts ints to floats if they are mixed with floats, or if only some are above `2**63`.
+    NumPy drops masks and the zeros at the end of a string. It converts numbers to strings if they
+    are mixed with strings, and ints to floats if they are mixed with floats, or if only some are
+    above `2**63`.
 
     Args:
         stage: Name for errors.
         found: The array.
         parts: The values that it was made from.
     """
-    if found.dtype.kind not in "fc":
-        return found
-    others = [part for part in parts if not _is_of_floats(part)]
-    if not others or not (np.abs(found) >= _EXACT).any():
-        return found
-    for part in others:
-        for value in np.array(part, object).ravel().tolist():
-            if isinstance(value, (int, np.integer)) and abs(int(value)) >= _EXACT:
-                raise ValueError(
-                    f"{stage}: {value} can't be in one array with the others, which would be "
-                    f"{found.dtype}, so it would be rounded; use one type for all"
-                )
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        raise TypeError(f"{stage}: an array is masked, and its mask would be lost; {UNMASK}")
+    if found.dtype.kind in "US":
+        _check_strings(stage, found.dtype, [part for part in parts if not _is_of(found, part)])
+    elif found.dtype.kind in "fc":
+        _check_floats(stage, found, [part for part in parts if not _is_of_floats(part)])
     return found
 
 
+def _check_strings(stage: str, dtype: np.dtype[Any], parts: Sequence[Any]) -> None:
+    for value in _values(parts):
+        if (kept := np.array(value, dtype).item()) != value:
+            raise TypeError(
+                f"{stage}: {brief(value)} ({type(value).__name__}) would be {kept!r} in an array "
+                "of strings; use one type for all, without \\0 at the end of a string"
+            )
+
+
+def _check_floats(stage: str, found: Array, parts: Sequence[Any]) -> None:
+    if not parts or not (np.abs(found) >= _EXACT).any():
+        return
+    for value in _values(parts):
+        if isinstance(value, (int, np.integer)) and abs(int(value)) >= _EXACT:
+            raise ValueError(
+                f"{stage}: {value} can't be in one array with the others, which would be "
+                f"{found.dtype}, so it would be rounded; use one type for all"
+            )
+
+
+def _values(parts: Sequence[Any]) -> Iterator[Any]:
+    for part in parts:
+        yield from np.array(part, object).ravel().tolist()
+
+
+def _is_of(found: Array, value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == found.dtype.kind
+
+
 def _is_of_floats(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "fc"
+    return isinstance(value, _ARRAYS) and value.dtype.kind in "fc"
 
 
 def weights_as_given(value: Any) -> Any:

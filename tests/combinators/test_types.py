@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import UserDict, UserList
 from collections.abc import Callable
 from types import MappingProxyType
@@ -149,3 +150,74 @@ def test_no_int_is_rounded(values: list[Any]) -> None:
             list(lz.source(items) | stage)
     same = [values[0]] * 2
     assert lz.stack(same).tolist() == same
+
+
+PACKERS = [lz.pack_first_fit(4, num_bins=1), lz.concat_then_split(4)]
+BATCHES = lz.batch(2, collate=lz.stack)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "value", "kept"),
+    [
+        ("a", 1, "1 (int)", "'1'"),
+        (True, "a", "True (bool)", "'True'"),
+        ("a", 2.5, "2.5 (float)", "'2.5'"),
+        (b"a", "b", "b'a' (bytes)", "'a'"),
+        ("a\0", "b", r"'a\x00' (str)", "'a'"),
+    ],
+)
+def test_no_value_becomes_a_different_string(one: Any, other: Any, value: str, kept: str) -> None:
+    """NumPy turns numbers into strings next to strings, and drops zeros at the end of one."""
+    message = re.escape(f"{value} would be {kept} in an array of strings")
+    for packer in PACKERS:
+        for items in (
+            [[one], [other]],
+            [[one, other]],
+            [{"x": [1], "y": one}, {"x": [1], "y": other}],
+        ):
+            with pytest.raises(TypeError, match=message):
+                list(lz.source(items) | packer)
+    if "\0" not in str(one):  # an array of it has lost its end already
+        with pytest.raises(TypeError, match=message):
+            lz.stack([np.array([one]), np.array([other])])
+    same = [["a", "bc"], ["d"]]
+    for packer in PACKERS:
+        assert [row["tokens"].tolist() for row in lz.source(same) | packer] == [
+            ["a", "bc", "d", ""]
+        ]
+
+
+def test_no_number_pads_strings() -> None:
+    with pytest.raises(ValueError, match=r"pad=\{'x': -1\} is not a valid <U1"):
+        list(lz.source([{"x": ["a"]}]) | lz.concat_then_split(2, pad={"x": -1}))
+
+
+def test_numbers_without_an_array_are_named() -> None:
+    with pytest.raises(
+        TypeError, match=r"item 1 is .*'2020'.* \(datetime64\), item 0 is 1 \(int\)"
+    ):
+        lz.stack([1, np.datetime64("2020")])
+
+
+MASKED = np.ma.masked_equal([1, 0, 1, 1], 0)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lz.source,
+        lambda column: lz.stack([column, column]),
+        lambda column: list(lz.source([column, column]) | BATCHES),
+        *[lambda column, each=each: list(lz.source([column]) | each) for each in PACKERS],
+        lambda column: lz.source(range(4)) | lz.gather(column),
+        lambda column: lz.source(range(4)) | lz.sample(column, seed=0),
+        lambda column: lz.source(range(4)) | lz.sample_balanced(column, seed=0),
+        lambda column: lz.mix([lz.source(range(4))] * 4, column, seed=0),
+        lambda column: lz.random_indices(column, seed=0),
+        lambda column: lz.plan_packing(column, 4, seed=0),
+    ],
+)
+def test_no_mask_is_lost(use: Any) -> None:
+    with pytest.raises(TypeError, match=r"mask.* \.filled\(value\)"):
+        use(MASKED)
+    use(np.ones(4, int))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.core.checks import brief, unrounded
+from lazyckpt.core.checks import brief, unchanged
 from lazyckpt.core.registry import copying
 
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
@@ -34,7 +34,8 @@ def stack(items: Sequence[Any]) -> Any:
         The batch.
 
     Raises:
-        TypeError: If the items are None or of a type not listed above.
+        TypeError: If the items are None or of a type not listed above, or numbers and strings would
+            be in one array, or an array is masked.
         ValueError: If shapes, lengths or keys differ; it names the first item that differs.
 
     >>> stack([{"x": (1, "a")}, {"x": (2, "b")}])
@@ -60,20 +61,30 @@ def stack(items: Sequence[Any]) -> Any:
         is_plain = types == {np.ndarray} and first.dtype.kind in "biufc"
         if is_plain and first.nbytes < _SMALL and len({*map(_DTYPE, items)}) == 1:
             return np.array(items)  # takes a third of the time
-        return unrounded("stack", np.stack(items), items)
+        return unchanged("stack", np.stack(items), items)
     if isinstance(first, (bool, int, float, complex, np.generic)):
         for number, item in enumerate(items):
             if not isinstance(item, (bool, int, float, complex, np.generic)):
                 raise _odd(number, item, first)
         found = np.array(items)
         if found.dtype != object:
-            return unrounded("stack", found, items)
-        first = max(items)  # beyond 64 bits
+            return unchanged("stack", found, items)
+        first = _without_array(items)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
         _alike(items, "shape", np.shape)
         return torch.stack(list(items))
     raise TypeError(f"stack: no array can be made of {brief(first)} ({type(first).__name__})")
+
+
+def _without_array(items: Sequence[Any]) -> Any:
+    """Return the number of which no array can be made, such as one beyond 64 bits."""
+    for item in items:
+        if np.array(item).dtype == object:
+            return item
+    kinds = [*map(type, items)]
+    number = next(n for n, kind in enumerate(kinds) if kind is not kinds[0])
+    raise _odd(number, items[number], items[0])
 
 
 def _alike(items: Sequence[Any], what: str, measure: Callable[[Any], Any]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import toolz
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit, brief, is_integer, one_of, unrounded
+from lazyckpt.core.checks import Unfit, brief, is_integer, one_of, unchanged
 from lazyckpt.core.cut import Cut
 from lazyckpt.core.registry import Elastic
 
@@ -84,7 +84,7 @@ def features_of(stage: str, item: Any) -> Features:
 def _as_array(stage: str, values: Any) -> NDArray[Any]:
     if type(values) is np.ndarray:
         return values
-    return unrounded(stage, np.asarray(values), [values])
+    return unchanged(stage, np.asarray(values), [values])
 
 
 def cutting(stage: str, item: Any) -> Callable[[int, int], Any]:
@@ -163,7 +163,7 @@ def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
             if pad and name in pad:
                 filler[:] = _as_type(stage, name, pad[name], filler.dtype)
             arrays.append(filler)
-        filled[name] = unrounded(stage, np.concatenate(arrays), arrays)
+        filled[name] = unchanged(stage, np.concatenate(arrays), arrays)
     filled["segment_ids"], filled["positions"] = _numbered(sizes, length)
     return filled
 
@@ -171,7 +171,7 @@ def filled_row(stage: str, pad: Pad | None, row: UnfilledRow) -> Features:
 def _as_type(stage: str, name: str, number: Any, dtype: np.dtype[Any]) -> Any:
     """Return the padding of a feature, in its type."""
     found = np.asarray(number).astype(dtype)
-    if dtype.kind in "biu" and found != number:
+    if dtype.kind in "biuUS" and found != number:
         raise ValueError(
             f"{stage}: pad={{{name!r}: {number}}} is not a valid {dtype}, the type of {name}; "
             f"convert {name} to a different type, such as int64"
