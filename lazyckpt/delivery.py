@@ -133,6 +133,7 @@ class Delivery(Generic[T]):
 
     def go_to(self, state: State | None, pipeline: Chain | None = None) -> None:
         """Continue from a state, or from the beginning; with a new pipeline, if one is given."""
+        self.check_thread("load_state_dict")
         position, items, skipped = self.machine.init(0), 0, Skipped()
         rebased = rank = None
         given = self.cursor.delivered() - self._before
@@ -171,8 +172,12 @@ class Delivery(Generic[T]):
 
     def check_free(self) -> None:
         """Raise an error if an item is being computed, for another thread or within this one."""
-        if self.is_making or self._waiting_in not in (0, get_ident()):
-            raise PipelineError("next: an item is being computed; use one thread at a time")
+        self.check_thread("next", is_busy=self.is_making)
+
+    def check_thread(self, name: str, *, is_busy: bool = False) -> None:
+        """Raise an error if another thread waits for an item."""
+        if is_busy or self._waiting_in not in (0, get_ident()):
+            raise PipelineError(f"{name}: an item is being computed; use one thread at a time")
 
     def check_at_rest(self, name: str) -> None:
         """Raise an error if an item is being computed, or the run is closed."""
@@ -197,6 +202,7 @@ class Delivery(Generic[T]):
             How many of them exist; None if they must be computed, or if workers would have them
             sooner than they could restart.
         """
+        self.check_thread("advance")
         is_few = self.session is not None and count < _FEW
         if self.machine.skip is None or is_few:
             return None

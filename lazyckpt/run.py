@@ -113,6 +113,7 @@ class Run(Iterator[T], Pictured):
         Raises:
             StateMismatch: If the state belongs to a different pipeline.
             InvalidState: If it is not a state, or doesn't fit the pipeline.
+            PipelineError: If the run waits for an item in a different thread.
         """
         self._delivery.go_to(self._fitting(state))
 
@@ -156,6 +157,7 @@ class Run(Iterator[T], Pictured):
 
         Raises:
             IndexError: If fewer items are left.
+            PipelineError: If the run is closed, or waits for an item in a different thread.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(range(10**9)))

@@ -69,6 +69,24 @@ def test_one_of_two_threads_that_ask_at_once_is_refused(
     assert re.search("one thread at a time|already executing", str(errors[0]))
 
 
+@pytest.mark.parametrize("name", ["load_state_dict", "advance"])
+def test_a_run_that_waits_is_moved_by_no_other_thread(name: str) -> None:
+    errors: list[Exception] = []
+
+    def moving(x: int) -> int:
+        if x == 0:  # so the run waits for it
+            try:
+                getattr(run, name)({"load_state_dict": start, "advance": 2}[name])
+            except lz.PipelineError as error:
+                errors.append(error)
+        return x
+
+    with lz.run(lz.source(range(9)) | lz.map(moving), executor=lz.threads(2)) as run:
+        start = run.state
+        assert list(run) == list(range(9))
+    assert f"{name}: an item is being computed" in str(errors[0])
+
+
 def test_workers_of_one_run_do_not_keep_those_of_another(flag: Path) -> None:
     """Each was forked while the other's pipes were open."""
     executor = SERVED["processes1"]
