@@ -134,7 +134,7 @@ class Lookahead:
                 if _is_lost(outcome):
                     raise TaskLost
             except TaskLost:
-                if self.gate.is_closed or (self._pool.is_driven and self._pool.is_stopped):
+                if self.gate.is_closed or self._pool.refuses:
                     raise
                 self._keep_done()
             except (WorkerDied, WorkerTimeout) as error:

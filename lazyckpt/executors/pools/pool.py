@@ -101,6 +101,11 @@ class WorkerPool(ABC):
         self.lost_at: PendingTask | None = None
         pools.add(self)
 
+    @property
+    def refuses(self) -> bool:
+        """Whether tasks are refused for good, so that a thread that submits some has to end."""
+        return self.is_driven and self.is_stopped
+
     def start(self) -> None:  # noqa: B027  # most need no preparation
         """Start the workers, if they aren't running."""
 

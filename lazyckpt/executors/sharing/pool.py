@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.machine import Machine
@@ -107,6 +108,7 @@ class SharedPool(QueuedPool):
         self._link: Link | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._drivers = WeakSet[threading.Thread]()  # those that submit tasks, in this opening
         self._forget_outcomes()
 
     def _forget_outcomes(self) -> None:
@@ -125,8 +127,7 @@ class SharedPool(QueuedPool):
     def _open(self, told: Mapping[str, Any]) -> None:
         self._start()
         self._hang_up()
-        if self.reader is not None:
-            self.reader.stop()  # what it reads is of the last opening
+        self._end_drivers()
         link = self._meeting.join(told, Reach(len(self._pools), self.buffer_size))
         self.reach = link.reach
         with self._lock:
@@ -137,6 +138,22 @@ class SharedPool(QueuedPool):
         link.open(partial(self._receive, link), partial(self._leave, link))
         if self.reader is not None and not self.is_stopped:
             self.reader.start()
+
+    @property
+    def refuses(self) -> bool:
+        return self._link is None
+
+    def _end_drivers(self) -> None:
+        """Wait for other threads that read in the last opening: they would take items of this."""
+        if self.reader is not None:
+            self.reader.stop()
+        with self._lock:
+            drivers = {*self._drivers} - {threading.current_thread()}
+            self._drivers.clear()
+        for thread in drivers:
+            while thread.is_alive():
+                say_alive()  # where this is a process of which others wait for items
+                thread.join(_TICK)
 
     def _prepare(self, link: Link) -> None:
         """Prepare for the messages of an opening."""
@@ -178,6 +195,7 @@ class SharedPool(QueuedPool):
         position, *_ = self._handlers[handler].name(payload)
         job = _Job(key, handler, payload, size, careful, pending, link)
         with self._lock:
+            self._drivers.add(threading.current_thread())
             if self.payloads is not None:
                 self.payloads.tell_passed()
             self._turns[key] = sum(_numbers(position)) // self.chunk_size + handler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -169,6 +170,38 @@ def test_ranks_that_wait_for_each_other_at_each_step(
 
     own = [documents() | lz.shard(num_shards=3, index=rank) for rank in range(3)]
     assert equal(on_ranks(3, work), [[*islice(each, 60)] for each in own])
+
+
+@pytest.mark.parametrize("nodes", [(), ((0, 1), (2,))], ids=["a reader each", "a reader a node"])
+def test_new_beginnings_while_threads_wait_for_items(nodes: Nodes) -> None:
+    """No thread of an earlier opening takes items of a later one."""
+
+    def slow(n: int) -> int:
+        time.sleep(0.002)
+        return n
+
+    def work(rank: int) -> Any:
+        failing = {*range(1, 30, 2)}
+
+        def fails(n: int) -> int:
+            if n // 3 in failing:
+                raise ValueError(n)
+            return n
+
+        own = numbers | lz.shard(num_shards=3, index=rank) | lz.map(fails)
+        with lz.run(own, executor=shared_by(hub, rank, lz.threads(1), 1)) as run:
+            found: list[int] = []
+            for step in range(30):
+                if step in failing:
+                    with pytest.raises(ValueError, match=str(3 * step + rank)):
+                        next(run)
+                    failing.remove(step)
+                found.append(next(run))
+            return found
+
+    numbers = lz.source(range(400)) | lz.map(slow) | lz.filter(lambda n: True)
+    hub = Hub(3, nodes=nodes)
+    assert on_ranks(3, work) == [[*range(rank, 90, 3)] for rank in range(3)]
 
 
 def test_a_change_in_place_is_of_one_rank() -> None:
