@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
@@ -21,7 +21,6 @@ from lazyckpt.executors.sharing import payloads, tee
 from lazyckpt.testing import equal
 from lazyckpt.testing.strategies import pipelines
 from tests.executors.sharing.ranks import Hub, on_ranks, shared_by
-from tests.helpers import until
 
 Made = list[tuple[Any, str]]
 
@@ -111,18 +110,6 @@ def per_node(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Hub, "per_node", per_node)
     monkeypatch.setattr(payloads, "SMALL_BYTES", small)
     return int(per_node)
-
-
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    ours = ("lazyckpt", "link")  # no threads of Python's own, nor of other software
-    until(
-        lambda: (
-            not [t for t in threading.enumerate() if t not in before and t.name.startswith(ours)]
-        )
-    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -15,13 +15,11 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.errors import RankMissing
 from lazyckpt.executors.plan import tasks
 from lazyckpt.executors.sharing import tee
 from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, shared_by
 from tests.executors.sharing.test_laws import alone, dealt, is_once, made, together
-from tests.helpers import until
 
 COUNT = 1_200  # documents
 TOLD = 28  # bytes of a document in a message: its length, its position, and a part of the rest
@@ -224,31 +222,6 @@ def test_a_change_in_place_is_of_one_rank() -> None:
     assert third == fourth == [int(each[0]) for each in own | lz.shard(num_shards=2, index=1)]
 
 
-def test_a_lost_maker_is_named_and_the_state_is_good() -> None:
-    hub, pipeline, have_some = Hub(3), packed() | lz.repeat(), threading.Barrier(3)
-
-    def work(rank: int) -> Any:
-        with lz.run(dealt(pipeline, 3, rank), executor=shared_by(hub, rank, lz.threads(2))) as run:
-            found = made(run, 3)
-            have_some.wait(20)
-            if rank == 1:
-                link = next(each for each in hub.links if each.rank == rank)
-                link.close("is lost: its connection was closed")
-                return None
-            items = run.with_state()
-            with pytest.raises(RankMissing, match=r"rank 1, .* is lost") as raised:
-                found.extend((item, state.to_json()) for item, state in items)
-            assert raised.value.ranks == (1,)
-            return found, run.state.to_json()
-
-    expected = alone(pipeline, 3, 200)
-    for rank, found in enumerate(on_ranks(3, work)):
-        if rank != 1:
-            items, state = found
-            assert equal(items, expected[rank][: len(items)])
-            assert state == items[-1][1]
-
-
 @pytest.mark.parametrize("delay", [0, 0.002])
 def test_who_leaves_hands_on_what_others_need(delay: float) -> None:
     """No document is tokenized again because of it, but for tasks that were not done."""
@@ -325,9 +298,3 @@ def test_items_that_can_not_be_pickled_are_an_error_of_the_rank_that_needs_one()
     assert first[:-1] == [*range(0, 50, 2)]
     assert "pickle" in first[-1]
     assert second == [*range(1, 200, 2)]
-
-
-def test_nothing_is_left_behind() -> None:
-    hub = Hub(3)
-    together(packed(), hub, 5)
-    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("lazyckpt")])
