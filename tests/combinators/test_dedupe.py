@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 
 def test_memory_is_one_window() -> None:
@@ -43,3 +44,9 @@ def test_an_error_of_the_keys_own_is_kept() -> None:
 
     with pytest.raises(TypeError, match="mine"):
         list(lz.source([1]) | lz.dedupe(key, window=3))
+
+
+def test_a_source_that_became_shorter_is_noticed() -> None:
+    long, short = (lz.source(Stream(range(n))) | lz.dedupe(int, window=4) for n in (20, 12))
+    with pytest.raises(lz.SourceChanged, match=r"has read 7 items since its anchor, but now .* 4"):
+        next(lz.run(short, lz.state_at(long, 15)))

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 few = st.lists(st.integers(0, 20), max_size=50)
 many = st.permutations(range(150)).map(lambda items: items + items)
@@ -147,6 +148,12 @@ def test_a_block_that_no_folder_can_hold(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         list(lz.source(range(9)) | once(tmp_path / "file"))
+
+
+def test_a_source_that_became_shorter_is_noticed(tmp_path: Path) -> None:
+    long, short = (lz.source(Stream(range(n))) | once(tmp_path) for n in (20, 13))
+    with pytest.raises(lz.SourceChanged, match=r"has read 3 items since its anchor, but now .* 1"):
+        next(lz.run(short, lz.state_at(long, 15)))
 
 
 @pytest.mark.parametrize("key", [1.5, None, (1, 2), [1]])
