@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
+from io import IOBase
 from pathlib import Path
 from typing import Any, overload
 
@@ -235,7 +236,7 @@ def files(
     Files of one pattern are sorted by path, character by character, so `part-10` comes before
     `part-2`. A pattern is a path or a URL. `*`, `?` and `[...]` match within a folder, and `**`
     matches folders. On this machine they don't match names that begin with a dot. `[*]` matches a
-    star itself. Paths are made absolute.
+    star itself, and `glob.escape(path)` makes a pattern of a path. Paths are made absolute.
 
     URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec with the settings in
     `fsspec.config.conf[scheme]`. A path must not contain credentials. They come from the
@@ -259,8 +260,9 @@ def files(
             first. If the disk is full, nothing is cached.
 
     Raises:
-        ArgumentError: If a pattern matches no file or a directory, or if a file is listed twice,
-            even through a link to its folder. Links to one file count as copies of it.
+        ArgumentError: If a pattern matches no file or a directory, or is the name of a file that it
+            doesn't match, or if a file is listed twice, even through a link to its folder. Links
+            to one file count as copies of it.
         FileNotFoundError: If a path without a pattern doesn't exist.
         StateMismatch: If a file was changed, removed, added or moved compared with `like`; the
             first such file is named.
@@ -274,7 +276,7 @@ def files(
     [13]
     """
     is_read = checked("files", "digest", digest, boolean)
-    given = [patterns] if isinstance(patterns, (str, bytes, os.PathLike)) else list(patterns)
+    given = _listed(patterns)
     if not given:
         raise ArgumentError("files: at least one pattern is needed, got none")
     known: dict[str, str] = {}
@@ -282,7 +284,8 @@ def files(
     for pattern in map(_text, given):
         matched = sorted(storage_of(pattern).list(pattern), key=lambda file: file.path)
         if not matched:
-            raise ArgumentError(f"files: no file matches {pattern!r}")
+            hint = "; glob.escape(name) makes a pattern of a name with [...]" * ("[" in pattern)
+            raise ArgumentError(f"files: no file matches {pattern!r}{hint}")
         for file in matched:
             if file.path in known:
                 raise ArgumentError(
@@ -339,6 +342,18 @@ def as_files(value: Any, stage: str) -> Files:
     if isinstance(value, File):
         return Files([value])
     return files(value)
+
+
+def _listed(patterns: Any) -> list[Any]:
+    if isinstance(patterns, (str, bytes, os.PathLike)):
+        return [patterns]
+    if isinstance(patterns, Iterable) and not isinstance(patterns, (Set, Mapping, IOBase)):
+        return list(patterns)
+    hint = "; a set has no stable order, pass sorted(...) of it" * isinstance(patterns, Set)
+    raise ArgumentError(
+        f"files: patterns must be a str, a path or a list of them, got {brief(patterns)} "
+        f"({type(patterns).__name__}){hint}"
+    )
 
 
 def _text(pattern: Any) -> str:

@@ -212,7 +212,13 @@ class LocalStorage:
         pattern = _absolute(pattern)
         if not glob.has_magic(pattern):
             return [self.stat(pattern)]
-        found = ((path, os.stat(path)) for path in glob_files(pattern))
+        paths = [*glob_files(pattern)]
+        if pattern not in paths and os.path.lexists(pattern):
+            raise ArgumentError(
+                f"files: {pattern} exists, but as a pattern it doesn't match its own name; pass "
+                "glob.escape(path)"
+            )
+        found = ((path, os.stat(path)) for path in paths)
         return [_regular(*each) for each in found if not modes.S_ISDIR(each[1].st_mode)]
 
     def stat(self, path: str) -> File:

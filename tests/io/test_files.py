@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -268,8 +269,29 @@ def test_files_that_are_chosen_are_a_listing(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("patterns", "message"),
-    [([], "at least one"), (3, "iterable"), ([3], "got 3"), (b"a.txt", "got b'a.txt'")],
+    [
+        ([], "at least one"),
+        (3, r"a list of them, got 3 \(int\)"),
+        ([3], "got 3"),
+        (b"a.txt", "got b'a.txt'"),
+        ({"a.txt", "b.txt"}, r"a set has no stable order, pass sorted\(...\)"),
+        ({"a.txt": 1}, r"got \{'a.txt': 1\} \(dict\)"),
+        (io.StringIO("a.txt"), r"\(StringIO\)"),
+    ],
 )
 def test_what_are_no_patterns_is_refused(patterns: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         lz.io.files(patterns)  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_a_pattern_is_not_taken_for_another(place: Path) -> None:
+    for name in ("[1].txt", "1.txt", "what [draft].txt"):
+        Path(place, name).write_text("a\n")
+    for name in ("[1].txt", "what [draft].txt"):
+        path = place / name
+        with pytest.raises(lz.ArgumentError, match=r"its own name; pass glob\.escape\(path\)"):
+            lz.io.files(path)
+        assert names(lz.io.files(escape(str(path))), place) == [name]
+    assert names(lz.io.files(place / "[12].txt"), place) == ["1.txt"]
+    with pytest.raises(lz.ArgumentError, match=r"no file matches .*; glob\.escape\(name\)"):
+        lz.io.files(place / "[8].txt")
