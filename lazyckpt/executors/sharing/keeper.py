@@ -15,7 +15,7 @@ from lazyckpt.executors.ipc.serialization import Message, send_outcome, serializ
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.futures import RemoteTask, run_task
 from lazyckpt.executors.sharing.link import Reach, least
-from lazyckpt.executors.sharing.meeting import differing
+from lazyckpt.executors.sharing.meeting import differing, late
 
 BEAT = 1.0  # seconds between two reports that a process is alive
 _SILENT = 5.0  # seconds without a report after which a new process may replace one
@@ -266,13 +266,11 @@ class Keeper:
             await asyncio.wait({opening.begun}, timeout=_SETTLED)
             self._tell_difference()
             if not opening.begun.done() and monotonic() > deadline:
-                missing = sorted({*range(member.size)} - {*opening.ranks})
-                self._forget(member.reader)
-                return RankMissing(
-                    f"ray: within {making.patience:g} s ranks {missing} did not come to where rank "
-                    f"{member.rank} is: all ranks open the same pipelines, and begin anew together",
-                    missing,
-                )
+                there = opening.ranks
+                missing = sorted({*range(member.size)} - {*there})
+                text = f"ray: {late(making.patience, missing, there)}"
+                # To all of them, as this rank doesn't wait any more.
+                self._refuse([opening], RankMissing(text, missing))
         return opening.begun.result() if opening.begun.done() else None
 
     async def ask(
@@ -358,11 +356,14 @@ class Keeper:
         error = PipelineError(
             f"ray: {differing(one.told, other.told, one.ranks[0], other.ranks[0])}"
         )
-        self._gathering.clear()
-        for opening in waiting:
+        self._refuse(waiting, error)
+
+    def _refuse(self, openings: Iterable[_Opening], error: PipelineError) -> None:
+        for opening in openings:
             for reader in opening.members:
                 del self._openings[reader]
             opening.begun.set_result(error)
+        self._gathering = {k: v for k, v in self._gathering.items() if not v.begun.done()}
 
     async def _look_after(self, patience: float) -> None:
         """Report lost ranks to those that wait for them, until all have left or are lost."""

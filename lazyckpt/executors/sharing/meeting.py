@@ -18,6 +18,7 @@ from lazyckpt.executors.sharing.wire import prove, read_json, send_json
 
 _SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
 _GREETING = 10.0  # time limit of a new connection for its first message, in seconds
+_GONE = {"error": "shared: rank 0, where ranks meet, has ended its run", "missing": [0]}
 
 
 class SocketMeeting(NamedTuple):
@@ -153,10 +154,12 @@ class MeetingPlace:
         _begin(self._accept)
 
     def close(self) -> None:
-        """Stop listening; waiting ranks still get their answer."""
+        """Stop listening, and tell waiting ranks."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        with self._changed:
+            self._listener.close()
+            self._end([*self._gatherings.values()], _GONE)
 
     def _accept(self) -> None:
         while True:
@@ -178,6 +181,8 @@ class MeetingPlace:
     ) -> dict[str, Any]:
         name, deadline = dumps(told), monotonic() + self._timeout
         with self._changed:
+            if self._listener.fileno() < 0:  # closed
+                return _GONE
             gathering = self._gatherings.setdefault(name, _Gathering(told))
             if rank in gathering.addresses:
                 return {"error": f"shared: two processes say that they are rank {rank}"}
@@ -193,11 +198,16 @@ class MeetingPlace:
                     continue
                 self._tell_difference()
                 if gathering.answer is None and monotonic() >= deadline:
-                    gathering.addresses.pop(rank)
-                    if not gathering.addresses:
-                        del self._gatherings[name]
-                    return self._late(rank, {rank, *gathering.addresses})
+                    # To all of them, as this rank doesn't wait any more.
+                    self._end([gathering], self._late(gathering))
             return gathering.answer
+
+    def _end(self, gatherings: Sequence[_Gathering], answer: dict[str, Any]) -> None:
+        for each in gatherings:
+            each.answer = answer
+        known = self._gatherings.items()
+        self._gatherings = {name: each for name, each in known if each.answer is None}
+        self._changed.notify_all()
 
     def _tell_difference(self) -> None:
         """If every rank waits in one gathering or another, report how the gatherings differ."""
@@ -209,21 +219,24 @@ class MeetingPlace:
         text = (
             f"shared: {differing(one.told, other.told, min(one.addresses), min(other.addresses))}"
         )
-        for gathering in waiting:
-            gathering.answer = {"error": text}
-        self._gatherings.clear()
-        self._changed.notify_all()
+        self._end(waiting, {"error": text})
 
-    def _late(self, rank: int, there: set[int]) -> dict[str, Any]:
-        missing = sorted({*range(self._size)} - there)
+    def _late(self, gathering: _Gathering) -> dict[str, Any]:
+        there = sorted(gathering.addresses)
+        missing = sorted({*range(self._size)} - {*there})
         elsewhere = {each for other in self._gatherings.values() for each in other.addresses}
-        text = (
-            f"shared: within {self._timeout:g} s {_ranks(missing)} did not come to where rank "
-            f"{rank} is: all ranks open the same pipelines, and begin anew together"
-        )
+        text = f"shared: {late(self._timeout, missing, there)}"
         if known := sorted(elsewhere & {*missing}):
-            text += f" ({_ranks(known)} waits with another pipeline or at another position)"
+            text += f" ({_ranks(known)} {_are(known)} at another pipeline or position)"
         return {"error": text, "missing": missing}
+
+
+def late(seconds: float, missing: list[int], there: list[int]) -> str:
+    """Return a sentence about ranks that don't come to where others are."""
+    return (
+        f"within {seconds:g} s {_ranks(missing)} did not come to where {_ranks(there)} "
+        f"{_are(there)}: all ranks open the same pipelines, and begin anew together"
+    )
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any], rank: int, peer: int) -> str:
@@ -237,6 +250,10 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any], rank: int, peer:
 
 def _ranks(ranks: list[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+def _are(ranks: list[int]) -> str:
+    return "are" if len(ranks) > 1 else "is"
 
 
 def _begin(work: Any, *args: Any) -> None:

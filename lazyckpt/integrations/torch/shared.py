@@ -6,7 +6,7 @@ import os
 import socket
 import weakref
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch.distributed as dist
 
@@ -111,16 +111,23 @@ def shared(
             "shared: torch.distributed has no process group; call init_process_group first"
         )
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    found: list[Any] = [None]
+    told = _Told(readers, _machine(), None)
     place: MeetingPlace | None = None
     if rank == 0:
         host, secret = _own_host(), os.urandom(_SECRET)
         place = MeetingPlace(host, secret, size, timeout)
-        found = [(host, place.port, secret)]
-    first = 0 if group is None else dist.get_global_rank(group, 0)
-    dist.broadcast_object_list(found, first, group)
-    host, port, secret = found[0]
-    nodes = _nodes(size, group) if readers == "node" else ()
+        told = told._replace(place=(host, place.port, secret))
+    found: list[Any] = [None] * size
+    dist.all_gather_object(found, told, group)
+    if unlike := [n for n, each in enumerate(found) if each.readers != found[0].readers]:
+        if place is not None:
+            place.close()
+        raise ArgumentError(
+            f"shared: readers is {found[0].readers!r} on rank 0, and "
+            f"{found[unlike[0]].readers!r} on rank {unlike[0]}; pass the same on all ranks"
+        )
+    host, port, secret = found[0].place
+    nodes = _nodes([each.machine for each in found]) if readers == "node" else ()
     meeting = SocketMeeting(host, port, secret, rank, size, timeout, nodes)
     arguments = {
         "executor": executor, "meeting": meeting, "readers": readers, "chunk_size": chunk_size,
@@ -138,14 +145,29 @@ def _with_workers(value: Any) -> PoolExecutor:
     return value
 
 
-def _nodes(size: int, group: dist.ProcessGroup | None) -> Nodes:
-    """Return the ranks of each machine."""
+class _Told(NamedTuple):
+    """What a rank tells the others.
+
+    Attributes:
+        readers: Its argument.
+        machine: The name of its machine.
+        place: On rank 0, the host and the port where ranks meet, and a secret.
+    """
+
+    readers: str
+    machine: tuple[str, str]
+    place: tuple[str, int, bytes] | None
+
+
+def _machine() -> tuple[str, str]:
     boot = Path("/proc/sys/kernel/random/boot_id")  # machines may have equal names
-    own = socket.gethostname(), boot.read_text() if boot.exists() else ""
-    names: list[Any] = [None] * size
-    dist.all_gather_object(names, own, group)
+    return socket.gethostname(), boot.read_text() if boot.exists() else ""
+
+
+def _nodes(machines: list[tuple[str, str]]) -> Nodes:
+    """Return the ranks of each machine."""
     found: dict[Any, list[int]] = {}
-    for rank, name in enumerate(names):
+    for rank, name in enumerate(machines):
         found.setdefault(name, []).append(rank)
     return tuple(map(tuple, found.values()))
 

@@ -210,12 +210,29 @@ def test_a_rank_that_leaves_sends_what_others_are_slow_to_read() -> None:
     right.close()
 
 
-def test_a_rank_that_does_not_come_is_named() -> None:
-    with place(3, timeout=4.0) as found:
+def test_only_a_rank_that_does_not_come_is_named() -> None:
+    """By all at once: those that came are not missed by those that wait for longer."""
+    with place(3, timeout=2.0) as found:
         meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 4.0) for n in range(2)]
+
+        def work(rank: int) -> Mesh:
+            time.sleep(0.5 * rank)
+            return meetings[rank].join({"what": "the same"}, REACH)
+
+        for error in on_ranks(2, work):
+            assert isinstance(error, RankMissing)
+            assert "rank 2 did not come to where ranks 0, 1 are" in str(error)
+            assert error.ranks == (2,)
+
+
+def test_ranks_that_wait_as_the_place_is_closed_are_told() -> None:
+    with place(3) as found:
+        meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 30.0) for n in range(2)]
+        threading.Timer(0.5, found.close).start()
         for error in on_ranks(2, lambda rank: meetings[rank].join({"what": "the same"}, REACH)):
             assert isinstance(error, RankMissing)
-            assert 2 in error.ranks
+            assert "rank 0, where ranks meet, has ended" in str(error)
+            assert error.ranks == (0,)
 
 
 def test_nobody_comes_twice() -> None:

@@ -19,7 +19,7 @@ from lazyckpt.errors import ArgumentError
 from tests.world.integrations.documents import NOTED, pipeline
 from tests.world.integrations.trainer_cases import runs
 
-READERS = ["rank", "node"]
+READERS: list[Any] = ["rank", "node"]
 SIZES = {4: ("processes", 6), 3: ("processes", 3), 16: ("threads", 2)}  # workers, and steps
 STEPS = (3, 7)  # of two trainings by Lightning, on two ranks
 
@@ -30,6 +30,8 @@ def rank(folder: Path, workers: str, steps: int, readers: Any) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     own, saved = pipeline(size, rank), folder / "saved"
     inner = lz.processes(2) if workers == "processes" else lz.threads(1)
+    with pytest.raises(ArgumentError, match="readers is 'rank' on rank 0, and 'node' on rank 1"):
+        lz.torch.shared(inner, readers=READERS[rank % 2])
     executor = lz.torch.shared(inner, dist.group.WORLD, readers=readers, chunk_size=8)
     batches = lz.torch.loader(own, executor)
     kept = {"data": batches.state_dict()}
