@@ -91,4 +91,5 @@ def shard_batch(
                 mine.append(place)
         return [items[place] for place in sorted(mine)]
 
-    return applied(upstream, part)
+    share = upstream.share.cut(0, num_shards, index, is_even=True)
+    return applied(upstream, part)._replace(share=share)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.errors import StateMismatch
 from tests.combinators.cases import LENGTHS
 
 
@@ -54,3 +55,16 @@ def test_what_ranks_cannot_share(item: Any, cost: Any) -> None:
     stage = lz.shard_batch(num_shards=2, index=0, key=lambda _: cost)
     with pytest.raises(TypeError, match="shard_batch: "):
         list(lz.source([item]) | stage)
+
+
+def test_parts_of_unlike_sizes_have_positions_of_their_own() -> None:
+    """Of their items: the parts themselves are one a rank and batch."""
+    parts = [
+        lz.source([9, 1, 1, 8, 7]) | lz.batch(5) | lz.shard_batch(num_shards=2, index=rank, key=int)
+        for rank in range(2)
+    ]
+    states = [lz.state_at(each, 1) for each in parts]
+    assert states[0] == states[1]
+    first, second = [each | lz.unbatch() for each in parts]
+    with pytest.raises(StateMismatch, match="rank 1 of 2 alone"):
+        lz.run(first, lz.state_at(second, 1))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lazyckpt.core.call import Chain, is_pipelines
+from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.content import content, digest, dumps
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
@@ -53,11 +53,16 @@ def common_key(
     handlers: Sequence[Handler], handler: int, payload: Any, more: Sequence[Any] = ()
 ) -> bytes | None:
     """Return the unique key of a task, equal on all ranks; None for a task of one rank."""
-    if handlers[handler].share(payload).ranks > 1:
+    calls = handlers[handler].calls  # one of which may deal the items that it is given
+    if handlers[handler].share(payload).ranks > 1 or any(map(_deals, calls)):
         return None
     position, *rest = handlers[handler].name(payload)
     text = repr((handler, position, *rest, *more))
     return blake2b(text.encode(), digest_size=KEY_BYTES).digest()
+
+
+def _deals(call: Call) -> bool:
+    return bool(call.arguments.get("num_shards", 1) > 1)
 
 
 def _stages(chain: Chain, prefix: str) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from itertools import islice
+from operator import or_
 from typing import Any
 
 import pytest
@@ -58,6 +60,11 @@ PIPELINES: dict[str, Callable[[], lz.Pipeline[Any]]] = {
     ),
     "random access": lambda: lz.source(range(60)) | lz.shuffle(seed=0) | lz.map(tokens),
 }
+
+
+def batches() -> lz.Pipeline[Any]:
+    files = lz.source(range(9)) | lz.flat_map(lambda n: [[tokens(n)] * 5] * n)
+    return files | lz.filter(bool)
 
 
 def dealt(pipeline: lz.Pipeline[Any], size: int, rank: int) -> lz.Pipeline[Any]:
@@ -152,6 +159,22 @@ def test_a_resume_on_other_numbers_of_ranks(name: str) -> None:
         reached += 2 * size * count
         state = found[0][-1][1]
     assert equal(items, list(islice(pipeline, reached)))
+
+
+@pytest.mark.parametrize("then", [[], [lz.map(len)]], ids=["dealt", "mapped"])
+@pytest.mark.parametrize("source", [lambda: PIPELINES["a buffer"]() | lz.batch(9), batches])
+def test_parts_of_batches(source: Callable[[], lz.Pipeline[Any]], then: list[Any]) -> None:
+    """Each is of one rank, though a rank's stages before it are all of one item each."""
+
+    def own(rank: int) -> lz.Pipeline[Any]:
+        return reduce(or_, then, source() | lz.shard_batch(num_shards=2, index=rank, key=len))
+
+    def work(rank: int) -> Made:
+        with lz.run(own(rank), executor=shared_by(hub, rank, lz.threads(2))) as run:
+            return made(run, 9)
+
+    hub = Hub(2)
+    assert equal(on_ranks(2, work), [made(lz.run(own(rank)), 9) for rank in range(2)])
 
 
 def test_workers_of_other_executors() -> None:
