@@ -90,7 +90,7 @@ class Explanation:
         """Return the text for a terminal of `width` columns."""
         few, rest = _shown(self.stages)
         lines = laid_out(self.parts, width)
-        if max(map(len, lines.split("\n"))) > width:
+        if width < LINE and max(map(len, lines.split("\n"))) > width:
             found = [_where(few).to_text(width), *rest]
         else:
             table = Table(_names(few), [*map(_cells, few)])
