@@ -12,6 +12,8 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.local import seconds
 from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
 
+_FIXED = {"max_retries", "num_returns", "retry_exceptions"}  # options of shared tasks
+
 
 def submitting(value: Any) -> Any:
     """Return an object with the `submit` of `concurrent.futures.Executor`, for `checked`."""
@@ -145,7 +147,7 @@ def ray(
         chunk_size: With `shared`, the number of items, or of files that are read, per task.
         **options: Options of the actors, as in Ray's `options`: `num_cpus=1`,
             `resources={"loader": 1}`, `scheduling_strategy="SPREAD"`. With `shared`, options
-            of the tasks.
+            of the tasks, except those of retries: an item computed twice may differ.
 
     Returns:
         An executor.
@@ -167,6 +169,10 @@ def ray(
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError('ray: the package ray is not installed; pip install "lazyckpt[ray]"')
     if shared is not None:
+        if fixed := ", ".join(sorted(options.keys() & _FIXED)):
+            raise ArgumentError(
+                f"ray: {fixed} can't be set with shared, as an item computed twice may differ"
+            )
         check_dealt = import_module("lazyckpt.executors.sharing.executor").check_dealt
         module = import_module("lazyckpt.executors.sharing.kept_pool")
         start = partial(

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.errors import ArgumentError, PipelineError, RankMissing
 from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import on_ranks
 from tests.executors.sharing.test_laws import alone, dealt, made, mixed, packed, tokens
@@ -349,3 +349,10 @@ def test_outcomes_that_are_lost_with_a_node(cluster: Cluster, function: Any) -> 
     ray.get(here.close.remote())
     cluster.remove_node(other)
     ray.kill(ray.get_actor("node", "lazyckpt"))  # it would wait for the rank that is lost
+
+
+@pytest.mark.parametrize("name", ["max_retries", "num_returns"])
+def test_a_task_is_not_to_be_made_twice(name: str) -> None:
+    own = dealt(packed(), 2, 0)
+    with pytest.raises(ArgumentError, match=f"{name} can't be set with shared"):
+        lz.run(own, executor=shared("options", **{name: 2}))
