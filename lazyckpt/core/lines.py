@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from shutil import get_terminal_size
 from textwrap import wrap
 
 LEAST = 16  # least characters per line after any margin
@@ -12,7 +12,11 @@ _NARROWEST = 24  # characters; a terminal with fewer breaks lines itself
 
 def columns(most: int = sys.maxsize) -> int:
     """Return the width of the terminal, up to `most`; without a terminal, `most`."""
-    return min(most, get_terminal_size((most, 24)).columns)
+    try:  # not by shutil, which takes long to import
+        found = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        found = 0
+    return min(most, found) if found > 0 else most
 
 
 def filled(text: str, first: str, later: str, width: int) -> list[str]:
