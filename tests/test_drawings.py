@@ -24,7 +24,7 @@ from tests.test_guides import strings
 PAGES = [README, *sorted(NOTEBOOKS.rglob("*.md"))]
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 DARK = r'<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">'
-PICTURE = re.compile(rf'{DARK}\n<img src="([^"]+)" alt="([^"]+)">')
+PICTURE = re.compile(rf'{DARK}\n<img src="([^"]+)" alt="([^"]+)"(?: width="\d+")?>')
 INLINE = re.compile(r"^:file: (\S+)$", re.MULTILINE)
 
 
