@@ -88,7 +88,7 @@ def test_counts_are_the_same_each_time() -> None:
         (SLOW_MAP, "W1", "calls an item"),
         (SLOW_MAP, "source|map / for", "calls an item"),
         (SLOW_SOURCE, "source|filter / for", "lines an item"),
-        (GREEDY_FILTER, "W1", "bytes an item"),
+        (GREEDY_FILTER, "W1", "bytes per item"),
         (LONG_STATES, "state: mix of two", "bytes of a state"),
         (MORE_MODULES, "import lazyckpt", "modules"),
     ],

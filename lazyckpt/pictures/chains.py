@@ -147,7 +147,7 @@ def _marks(parts: list[_Part]) -> tuple[Mark, ...]:
         found.append(ENDLESS)
     elif last.length is not None:
         items = plural(int(last.length), "item")
-        found.append(Mark(f"{int(last.length):,}", items, f"length: {items} an epoch"))
+        found.append(Mark(f"{int(last.length):,}", items, f"length: {items} per epoch"))
     if last.item is not None and last.skip is not None:
         found.append(ACCESS)
     if any(machine.owns for _, machine in parts):

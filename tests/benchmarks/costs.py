@@ -45,7 +45,7 @@ MARGINS = {
     f"calls of {FEW} items": (0.2, 20),
     f"lines of {FEW} items": (0.2, 40),
     "bytes at peak": (0.2, 8_192),
-    "bytes an item": (0.1, 2),
+    "bytes per item": (0.1, 2),
     "bytes of a state": (0.05, 8),
     "modules": (0.1, 0),
 }
@@ -151,7 +151,7 @@ def of_workload(make: Callable[[int], Action]) -> dict[str, float]:
         found[f"{what} an item"] = round((b - a) / N, 3)
         found[f"{what} of {FEW} items"] = start
     a, b = peak(small), peak(large)
-    return found | {"bytes at peak": a, "bytes an item": round(max(0, b - a) / N, 1)}
+    return found | {"bytes at peak": a, "bytes per item": round(max(0, b - a) / N, 1)}
 
 
 def pipelines() -> Iterator[tuple[str, lz.Pipeline[Any]]]:

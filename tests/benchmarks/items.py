@@ -61,7 +61,7 @@ def stages(n: int) -> dict[str, tuple[Action, Action]]:
             going(lz.source(lists) | lz.flat_map(lambda each: each)),
             nested,
         ),
-        "repeat, 10 items an epoch / nested for": (
+        "repeat, 10 items per epoch / nested for": (
             going(lz.source(some) | lz.repeat(n // 10)),
             again,
         ),

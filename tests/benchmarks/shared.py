@@ -69,7 +69,7 @@ def shared(rounds: int) -> Iterator[Row]:
             own = joined_part()
             for size in SIZES:
                 for name, shown in CONTESTANTS.items():
-                    what = f"{words} a document, {plural(size, 'rank')}"
+                    what = f"{words} per document, {plural(size, 'rank')}"
                     try:
                         found = [
                             slope(starter, name, size, microseconds, few, many)
@@ -91,7 +91,7 @@ def row_of(
         median(each[key] for each in found) for key in ("calls", "wall", "bytes")
     )
     words = f"calls {calls / one['calls']:.2f}, wall {wall / one['wall']:.2f}"
-    words += f", {received:,.0f} B a document and rank" if counts_bytes else ""
+    words += f", {received:,.0f} B per document and rank" if counts_bytes else ""
     cpu = [each["cpu"] / one["cpu"] for each in found]
     return Row("shared", f"{what}: CPU in sum", cpu, contestant=contestant, remark=words)
 
@@ -130,7 +130,7 @@ def ask(starter: subprocess.Popen[str], job: list[Any]) -> Figures:
 
 
 def joined_part() -> float:
-    """Processor seconds of a document for what each rank does itself: packing and dealing."""
+    """Return processor seconds per document for the work of each rank: packing and dealing."""
     documents = [each for each in map(tokens, range(5_000)) if is_kept(each)]
     pipeline = dealt(lz.source(documents), 0, 2)
     begun = process_time()

@@ -110,7 +110,7 @@ def test_ranks_go_back_together_to_what_the_weights_include() -> None:
                 optimizer.step()
         batches.rewind()
         saved = batches.state_dict()
-        assert "ranks" in saved  # the places of all, whatever rank saves it
+        assert "ranks" in saved  # the positions of all ranks, whichever saves it
         return [list(ranked(rank, group, state=saved)), list(batches)]
 
     for rank, (resumed, rest) in enumerate(on_ranks(2, act)):
