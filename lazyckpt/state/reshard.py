@@ -123,9 +123,9 @@ def _check_epochs(states: list[State], chain: Chain) -> None:
     lanes = chain.machines[0].children
     epochs = [
         next(
-            lane.epoch(place)
-            for lane, place in zip(lanes, state.position[0], strict=True)
-            if place != ()
+            lane.epoch(position)
+            for lane, position in zip(lanes, state.position[0], strict=True)
+            if position != ()
         )
         for state in states
     ]

@@ -146,10 +146,10 @@ def _with_workers(value: Any) -> PoolExecutor:
 
 
 class _Told(NamedTuple):
-    """What a rank tells the others.
+    """A message from a rank to all others.
 
     Attributes:
-        readers: Its argument.
+        readers: The argument `readers` of the rank.
         machine: The name of its machine.
         place: On rank 0, the host and the port where ranks meet, and a secret.
     """
