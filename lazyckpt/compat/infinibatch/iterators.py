@@ -67,7 +67,8 @@ class CheckpointableIterator(collections.abc.Iterator[Any]):
 class PipelineIterator(CheckpointableIterator):
     """A pipeline under the protocol; the iterators that it is built on stay where they are."""
 
-    _has_begun = _is_closed = False
+    _is_closed = False
+    _prefetches: bool | None = None  # None until it begins
 
     def __init__(
         self,
@@ -121,12 +122,13 @@ class PipelineIterator(CheckpointableIterator):
         return f"<{type(self).__name__} {self._pipeline!r}>"
 
     def __del__(self) -> None:
-        if self._has_begun and not self._is_closed and stages.has_prefetch(self._pipeline):
+        if self._prefetches and not self._is_closed:
             warnings.warn(f"unclosed PrefetchIterator {self!r}", ResourceWarning, 2, source=self)
 
     def __next__(self) -> Any:
         self._check_open()
-        self._has_begun = True
+        if self._prefetches is None:  # asked now: `__del__` may outlive the modules
+            self._prefetches = stages.has_prefetch(self._pipeline)
         return next(self._run)
 
     def _go_to(self, position: Position) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -28,6 +29,7 @@ from tests.compat.infinibatch.cases import (
     through_json,
     until_it_fails,
 )
+from tests.executors.faults import script
 from tests.helpers import IS_DEEP
 
 STAGES = {
@@ -330,3 +332,17 @@ def test_a_long_run_resumes_twice_wherever_it_stopped(name: str) -> None:
         assert next(it) == expected[cut]
         assert place(once.getstate()) == place(it.getstate())
         some(it, step - 1)
+
+
+OUTLIVING = """
+import sys
+from lazyckpt.compat.infinibatch import iterators
+
+sys.held = sys.modules["__main__"]  # as torch.distributed does: modules are cleared before
+it = iterators.MapIterator(iterators.NativeCheckpointableIterator([1, 2]), str)
+print(list(it))
+"""
+
+
+def test_an_iterator_that_outlives_the_modules_says_nothing(tmp_path: Path) -> None:
+    assert script(tmp_path, OUTLIVING) == "['1', '2']\n"
