@@ -112,6 +112,15 @@ def pairs(stage: Any) -> Any:
     return stage | lz.batch(3) | lz.unbatch() | lz.batch(2, drop_last=True) | lz.starmap(add)
 
 
+def copied(fn: Any) -> Any:
+    return lz.interleave_map(lambda x: [fn(x)] * (x % 3), cycle_length=2)
+
+
+def copied_from(first: int, fn: Any) -> Any:
+    some = lz.source(range(first, first + 40)) | lz.filter(lambda x: fn(x) % 3 != 1)
+    return some | lz.interleave_map(lambda x: [x] * (x % 3), cycle_length=2)
+
+
 def numbers(size: int = 60) -> lz.Pipeline[int]:
     return lz.source(range(size))
 
@@ -142,6 +151,9 @@ SHAPES: dict[str, Callable[[Any], Any]] = {
     ),
     "before a buffer": lambda fn: (
         numbers() | lz.filter(fn) | lz.map(str) | lz.shuffle(8, seed=1) | lz.batch(3)
+    ),
+    "expansions of a mixture": lambda fn: (
+        lz.mix([numbers(20), copied_from(20, fn)], [1, 2], seed=1) | copied(fn)
     ),
 }
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())

@@ -13,7 +13,7 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import ALL, Machine, Share
 from lazyckpt.core.sizes import item_bytes
-from lazyckpt.core.stages import sourced
+from lazyckpt.core.stages import closing, sourced
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.positions import Positions, try_snapshot
 from lazyckpt.executors.plan.reading import Reading
@@ -139,6 +139,7 @@ class Reader(Handler):
 
     def close_flows(self) -> None:
         self._open.clear()
+        closing(self.machine)()
 
     def share(self, task: tuple[Position, int]) -> Share:
         return self.machine.share

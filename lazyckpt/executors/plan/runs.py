@@ -17,6 +17,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Share
 from lazyckpt.core.sizes import item_bytes
+from lazyckpt.core.stages import closing
 from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.plan.layers import Layers
@@ -65,6 +66,7 @@ class RunReader(Handler):
 
     def close_flows(self) -> None:
         self._open.clear()
+        closing(self._layers.upstream)()
 
     def share(self, run: ItemRun) -> Share:
         return self._layers.upstream.share
