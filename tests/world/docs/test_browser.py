@@ -46,7 +46,8 @@ def pages(site: Path) -> list[str]:
     return sorted(str(name) for name in found if not str(name).startswith("_"))
 
 
-@pytest.mark.parametrize(("width", "dark"), [*((width, False) for width in WIDTHS), (800, True)])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_every_page_fits_and_is_legible(
     browser: Browser, address: str, site: Path, screenshots: Path, width: int, dark: bool
 ) -> None:
