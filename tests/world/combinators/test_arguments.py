@@ -7,6 +7,7 @@ import torch
 
 import lazyckpt as lz
 from tests.combinators import test_arguments as arguments
+from tests.combinators import test_source as sources
 
 NUMBERS = [f"{kind}{end}" for kind in ("positive", "natural") for end in ("", "?")] + ["integer"]
 
@@ -29,4 +30,4 @@ def test_a_tensor_that_is_no_array(tensor: torch.Tensor) -> None:
 
 
 def test_a_tensor_that_is_a_number_is_no_source() -> None:
-    arguments.test_data_that_cannot_be_a_source(torch.tensor(3), "list")
+    sources.test_data_that_cannot_be_a_source(torch.tensor(3), "list")
