@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -171,6 +171,7 @@ class LeadingPool(SharedPool):
             ranks,
             skip_log,
             partial(self._look_after_ranks, link),
+            self._start_reading,
             reads_ahead=not self._is_gated,
         )
         self._followers = {rank: SimpleQueue() for rank in followers}
@@ -224,6 +225,12 @@ class LeadingPool(SharedPool):
                 number = rank.to_bytes(KEY_BYTES - len(_LOST), "big")
                 link.post(_LOST + number + why.encode())
                 tee.close(RankMissing(f"rank {rank}, which is on this node, {why}", [rank]))
+
+    def _start_reading(self, read: Callable[[], None]) -> None:
+        thread = threading.Thread(target=read, name="lazyckpt-tee", daemon=True)
+        with self._lock:
+            self._drivers.add(thread)  # before it submits: a new opening waits for its end
+        thread.start()
 
     def _look_after_ranks(self, link: Link, ranks: Iterable[int]) -> None:
         """Note which of the ranks that this node's stream waits for are lost, being silent."""

@@ -110,6 +110,7 @@ class Tee:
         ranks: Iterable[int],
         skip_log: SkipLog | None,
         look_after: Callable[[list[int]], None],
+        start: Callable[[Callable[[], None]], None],
         *,
         reads_ahead: bool,
     ) -> None:
@@ -121,11 +122,12 @@ class Tee:
             ranks: The ranks that read it.
             skip_log: The log of records that it skips.
             look_after: Notes which of some awaited ranks are lost.
+            start: Calls a function in a thread of its own.
             reads_ahead: Whether to read items that no rank waits for yet.
         """
         self._seconds = _READ_SECONDS if reads_ahead else 0.0
         self._machine, self._calls, self._skip_log = machine, calls, skip_log
-        self._look_after = look_after
+        self._look_after, self._start = look_after, start
         self._changed = threading.Condition()
         self._opened = dict.fromkeys(ranks, 0)  # flows, by rank
         self._done = dict(self._opened)  # of these, how many the rank needs no longer
@@ -230,9 +232,7 @@ class Tee:
                 late = self._late(stream, ahead=given - stream.passed > stream.most)
                 if not self._is_reading and not late:
                     self._is_reading = True
-                    threading.Thread(
-                        target=self._read, args=(stream, missing), name="lazyckpt-tee", daemon=True
-                    ).start()
+                    self._start(partial(self._read, stream, missing))
                 has_changed = self._changed.wait(_TICK)
             if late and not has_changed:
                 self._look_after(late)
