@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from shutil import get_terminal_size
 from typing import Any, Generic, TypeVar
 
 from lazyckpt.core.call import runnable
@@ -56,10 +55,10 @@ class Head(Generic[T]):
         return f"{self._title}\n{self._table().to_text(width, '  ')}"
 
     def __str__(self) -> str:
-        return self.to_text(columns(80))
+        return self.to_text(min(80, columns(80)))
 
     def __repr__(self) -> str:
-        return self.to_text(get_terminal_size().columns)
+        return self.to_text(columns(80))
 
     def _repr_html_(self) -> str:
         return framed(caption(self._title) + self._table().to_html(code="values"), self._title)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile(
-    "dev", max_examples=25, deadline=None, suppress_health_check=_slow, derandomize=True
+    "dev", max_examples=60, deadline=None, suppress_health_check=_slow, derandomize=True
 )
 settings.register_profile("brief", settings.get_profile("dev"), max_examples=10)
 settings.register_profile("ci", settings.get_profile("dev"), max_examples=100)

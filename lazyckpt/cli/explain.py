@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 
 from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executor_of, pipeline_of
+from lazyckpt.core.lines import columns
 from lazyckpt.explanation.explain import explain
 
 DESCRIPTION = """\
@@ -30,5 +30,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     found = explain(pipeline_of(chosen.pipeline), executor_of(chosen), ranks=chosen.ranks)
-    print(found.to_text(shutil.get_terminal_size((100, 24)).columns))
+    print(found.to_text(columns(100)))
     return 0

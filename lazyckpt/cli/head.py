@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 
 from lazyckpt.cli.arguments import add_pipeline, at_least, pipeline_of
+from lazyckpt.core.lines import columns
 from lazyckpt.preview import head
 
 DESCRIPTION = """\
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     found = head(pipeline_of(chosen.pipeline), chosen.n)
-    print(found.to_text(shutil.get_terminal_size((100, 24)).columns))
+    print(found.to_text(columns(100)))
     if found.error is not None:
         raise found.error
     return 0

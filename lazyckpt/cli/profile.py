@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 
 from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executor_of, pipeline_of
+from lazyckpt.core.lines import columns
 from lazyckpt.monitoring.profile import profile
 
 DESCRIPTION = """\
@@ -37,7 +37,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     pipeline = pipeline_of(chosen.pipeline)
     found = profile(pipeline, chosen.n, executor=executor_of(chosen))
-    print(found.to_text(shutil.get_terminal_size((100, 24)).columns))
+    print(found.to_text(columns(100)))
     if chosen.chrome is not None:
         found.to_chrome_trace(chosen.chrome)
     return 0

@@ -102,7 +102,7 @@ class Explanation:
         return "\n".join(found)
 
     def __str__(self) -> str:
-        return self.to_text(columns(LINE))
+        return self.to_text(min(LINE, columns(LINE)))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))

@@ -112,7 +112,7 @@ class Profile:
         return "\n".join([*lines, *(line for text in said for line in wrap(text, width))])
 
     def __str__(self) -> str:
-        return self.to_text(columns(LINE))
+        return self.to_text(min(LINE, columns(LINE)))
 
     def _summary(self) -> str:
         text = f"{self.items:,} items in {said_time(self.seconds)}, {said_rate(self.rate)}"

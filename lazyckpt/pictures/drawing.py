@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shutil import get_terminal_size
 from typing import Any
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, checked, positive
+from lazyckpt.core.lines import columns
 from lazyckpt.core.pictured import Pictured
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pictures.chains import chain_nodes
@@ -74,5 +74,5 @@ def tree(shown: Pictured, *, width: int | None = None) -> str:
             f"({type(shown).__name__})"
         )
     if width is None:
-        width = get_terminal_size().columns
+        width = columns(80)
     return figure_text(figure(shown), checked("tree", "width", width, positive))

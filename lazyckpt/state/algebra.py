@@ -14,7 +14,7 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, cut, natural
 from lazyckpt.core.content import Entries
 from lazyckpt.core.flow import Position, close_stream
-from lazyckpt.core.lines import columns, filled
+from lazyckpt.core.lines import fitted
 from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
@@ -275,8 +275,7 @@ class Difference(Pictured):
 
     def __str__(self) -> str:
         """Format as one line for the items, and one per stage, wrapped in a terminal."""
-        lines, width = [*self._summary(), *map(self._line, self.moves)], columns()
-        return "\n".join([part for line in lines for part in filled(line, "", "  ", width)])
+        return fitted([*self._summary(), *map(self._line, self.moves)])
 
     def _line(self, move: Move) -> str:
         words = self.words.get(move.stage)

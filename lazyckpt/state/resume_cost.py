@@ -11,7 +11,7 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import plural
 from lazyckpt.core.content import Entries
 from lazyckpt.core.flow import Position
-from lazyckpt.core.lines import columns, filled
+from lazyckpt.core.lines import fitted
 from lazyckpt.core.machine import Rate, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.state.rebase import matching
@@ -55,8 +55,7 @@ class ResumeCost(Pictured):
 
     def __str__(self) -> str:
         """Format as one line in total, and one per stage, wrapped in a terminal."""
-        lines, width = [self._summary(), *map(str, self.stages)], columns()
-        return "\n".join([part for line in lines for part in filled(line, "", "  ", width)])
+        return fitted([self._summary(), *map(str, self.stages)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))

@@ -242,7 +242,7 @@ class Mixture(Generic[A]):
         flows = [each.flow(inner) for each, inner in zip(machines, positions, strict=True)]
         streams, taken, picks = map(list, zip(*map(picking, flows), strict=True))
         jumping: dict[int, Alone[A]] = {}  # some items of these have been skipped
-        there, noted = list(positions), list(counts)  # positions after these numbers of items
+        there, noted = [*positions], [*counts]  # positions after these numbers of items
         draws = Draws(self.chooser(position), begin)
 
         def given() -> tuple[int, ...]:
@@ -275,7 +275,7 @@ class Mixture(Generic[A]):
                 machines[number] = self.again[number]
                 jumping.pop(number, None)
                 replace(number, machines[number].flow(here[number]))
-            there, noted = here, list(now)
+            there, noted = here, [*now]
             draws.restart(None if is_over else self.chooser((position[0], now, ended)), sum(now))
 
         def items() -> Iterator[Iterator[A]]:

@@ -354,7 +354,7 @@ def test_the_loss_of_a_rank_is_an_error_that_names_it(per_node: int, lost: int) 
                     link.close("is lost: its connection was closed")
                 return None
             items = run.with_state()
-            with pytest.raises(RankMissing, match=rf"rank {lost}.* is lost") as raised:
+            with pytest.raises(RankMissing, match=rf"rank {lost}, .* is lost") as raised:
                 found.extend((item, state.to_json()) for item, state in items)
             assert raised.value.ranks == (lost,)
             return found, run.state.to_json()
