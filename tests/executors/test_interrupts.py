@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -34,8 +36,9 @@ IS_BRIEF = settings().max_examples <= 10
 class At:
     """Does something at the n-th point, of all function entries and returns of C functions.
 
-    CPython runs signals' handlers there. With `lines` it is before each line as well. Points
-    before `after` seconds have passed don't count.
+    CPython runs signals' handlers there. With `lines` it is before each line as well, but not
+    at `with` and `try`: no handler runs there, and an error would pass by the `__exit__` of the
+    block, so that a lock would stay held. Points before `after` seconds have passed don't count.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class At:
     def _trace(self, frame: FrameType, event: str, found: Any) -> Any:
         if not frame.f_code.co_filename.startswith(OURS):
             return None
-        if event in ("call", "line"):
+        if event == "call" or (event == "line" and not begins_block(frame)):
             self._pass(frame)
         return self._trace
 
@@ -76,6 +79,11 @@ class At:
                 self.__exit__()
                 self.has_come = True
                 self._do()
+
+
+def begins_block(frame: FrameType) -> bool:
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return line.lstrip().startswith(("with ", "try:"))
 
 
 def some(x: int) -> list[int]:
@@ -136,6 +144,12 @@ def tried(function: Callable[..., None], name: str, executor: str, **how: bool) 
         sys.unraisablehook = hook
     if executor != "inline":  # the generators of stages are closed by the thread that drops them
         assert not lost, lost
+        other = threading.Thread(
+            target=list, args=(lz.run(PIPELINES[name], executor=EXECUTORS[executor]),)
+        )
+        other.start()
+        other.join(30.0)
+        assert not other.is_alive(), "a lock is still held"
 
 
 # Before lines or not, to close or not: one or two of the four, and in the profile `deep` all.
