@@ -10,6 +10,7 @@ worker's `status` socket: first with the process ID, later with the exit code.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -79,6 +80,7 @@ def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
             can_fork = not _has_threads()
         try:
             if kind[0] == FORK and can_fork:
+                gc.freeze()  # workers share its memory, and don't search it for garbage
                 number = os.fork()
                 if not number:
                     signal.set_wakeup_fd(-1)

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 
@@ -19,6 +20,7 @@ _SIZE = struct.Struct("=Q")
 _ALIVE, _LEAVES = 0, (1 << 64) - 1  # in place of a size
 _BEAT = 1.0  # seconds between two messages that this rank is alive
 _LINGER = 2.0  # seconds without progress after which a rank that closes sends no more
+_PARTS = 64  # of messages, to send in one call
 _AT_ONCE = 1 << 20  # bytes to read from one rank before others have their turn
 
 
@@ -51,13 +53,14 @@ class _Peer:
 
     def send(self) -> None:
         """Send as much as fits; raise BlockingIOError if there is no room left."""
-        while self.outbox:
-            sent = self.sock.send(self.outbox[0])
+        outbox = self.outbox
+        while outbox:
+            sent = self.sock.sendmsg([*islice(outbox, _PARTS)])
             self.sent += sent
-            if sent == len(self.outbox[0]):
-                self.outbox.popleft()
-            else:
-                self.outbox[0] = self.outbox[0][sent:]
+            while outbox and sent >= len(outbox[0]):
+                sent -= len(outbox.popleft())
+            if sent:
+                outbox[0] = outbox[0][sent:]
 
     def read(self) -> bytearray | int | None:
         """Read a message, or a sign in place of a size; return None if it is incomplete."""
@@ -117,11 +120,21 @@ class Mesh:
         self._put([rank], message)
 
     def _put(self, ranks: Sequence[int], message: bytes) -> None:
+        """Send a message; what the sockets have no room for is left to the link's thread."""
+        is_left = False
         with self._lock:
-            for rank in ranks:
-                if not self._peers[rank].has_left:
-                    self._peers[rank].put(len(message), message)
-        self._awake()
+            for peer in map(self._peers.__getitem__, ranks):
+                if peer.has_left:
+                    continue
+                is_behind = bool(peer.outbox)  # the thread knows
+                peer.put(len(message), message)
+                if not is_behind:
+                    try:
+                        peer.send()
+                    except OSError:  # there is no room, or the thread will find out
+                        is_left = True
+        if is_left:
+            self._awake()
 
     def silence(self, rank: int) -> float:
         return monotonic() - self._peers[rank].heard

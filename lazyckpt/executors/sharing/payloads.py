@@ -8,7 +8,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import count, repeat
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,6 +23,7 @@ from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, outcome_of, p
 from lazyckpt.failures.notes import Failure
 
 SMALL_BYTES = 192  # bytes of an item up to which it travels itself
+_UNTOLD, _UNTOLD_BYTES = 32, 1 << 20  # the most outcomes that makers keep in vain, and their bytes
 _ALL = 1 << 60  # tokens: up to the end of a sequence
 _TICK = 0.25  # seconds between two looks whether a rank that is waited for is alive
 
@@ -59,11 +60,12 @@ class _Reference:
 
     __slots__ = ("_tell", "maker", "number")
 
-    def __init__(self, left: Left, tell: Callable[[tuple[int, int]], None]) -> None:
-        self.maker, self.number, self._tell = left.maker, left.number, tell
+    def __init__(self, left: Left, tell: Callable[[Left], None]) -> None:
+        self.maker, self.number = left.maker, left.number
+        self._tell = partial(tell, left._replace(lengths=b""))
 
     def __del__(self) -> None:
-        self._tell((self.maker, self.number))  # takes no lock, as this may run anywhere
+        self._tell()  # takes no lock, as this may run anywhere
 
 
 class Elsewhere:
@@ -83,6 +85,24 @@ class Elsewhere:
     def __call__(self) -> Any:
         """Return the features of a sequence, for an error that shows some."""
         return next(self._payloads.ask([Cut(self, 0, _ALL)]).wait())
+
+
+class _Handles:
+    """The items of an outcome that its maker keeps. Each `Elsewhere` is made when it is read.
+
+    Thousands at once would have the garbage collector search the whole process again and again.
+    """
+
+    def __init__(self, payloads: Payloads, left: Left, outcome: _Reference) -> None:
+        self._payloads, self._left, self._outcome = payloads, left, outcome
+        self._lengths = array("I", left.lengths)
+
+    def __len__(self) -> int:
+        return self._left.size
+
+    def __getitem__(self, place: int) -> Any:
+        item = Elsewhere(self._payloads, self._outcome, place, self._left.nbytes)
+        return Cut(item, 0, self._lengths[place]) if self._lengths else item
 
 
 def is_elsewhere(item: Any) -> bool:
@@ -177,7 +197,8 @@ class Payloads:
         self._inherited: dict[tuple[int, int], list[bytes]] = {}  # from ranks that have left
         self._asked: dict[int, tuple[Asked, int]] = {}
         self._gone: dict[int, str] = {}
-        self._passed: deque[tuple[int, int]] = deque()  # makers and numbers, not yet told
+        self._passed: deque[Left] = deque()
+        self._untold: list[Left] = []  # of these, not yet told to their makers
         self.is_closed = False
 
     # A rank that makes items.
@@ -227,7 +248,7 @@ class Payloads:
 
     def close(self) -> None:
         """Send kept items to the ranks that may ask for them, as this rank leaves. Idempotent."""
-        self.tell_passed()
+        self.tell_passed(soon=True)
         with self._lock:
             kept = {} if self.is_closed else {**self._kept}
             self.is_closed = True
@@ -249,11 +270,7 @@ class Payloads:
         if not has_left(found):
             return found
         left = found.items[0]
-        outcome = _Reference(left, self._passed.append)
-        items: list[Any] = [Elsewhere(self, outcome, n, left.nbytes) for n in range(left.size)]
-        if left.lengths:
-            items = [*map(Cut, items, repeat(0), array("I", left.lengths))]
-        return found._replace(items=items)
+        return found._replace(items=_Handles(self, left, _Reference(left, self._passed.append)))
 
     def ask(self, items: list[Any]) -> Asked:
         """Ask the makers of items for them."""
@@ -289,12 +306,20 @@ class Payloads:
             if self._link.silence(maker) > self._patience:
                 self.leave(maker, f"has said nothing for {self._patience:g} s")
 
-    def tell_passed(self) -> None:
-        """Tell makers to which of their items this rank doesn't refer any more."""
+    def tell_passed(self, *, soon: bool = False) -> None:
+        """Tell makers to which of their items this rank doesn't refer any more.
+
+        Unless it has to be `soon`, not before it is worth a message.
+        """
         found: dict[int, list[int]] = {}
         with self._lock:
             while self._passed:
-                maker, number = self._passed.popleft()
+                self._untold.append(self._passed.popleft())
+            nbytes = sum(each.size * each.nbytes for each in self._untold)
+            if not soon and nbytes < _UNTOLD_BYTES and len(self._untold) < _UNTOLD:
+                return
+            while self._untold:
+                maker, number, *_ = self._untold.pop()
                 found.setdefault(maker, []).append(number)
                 self._inherited.pop((maker, number), None)
         for maker, numbers in found.items():

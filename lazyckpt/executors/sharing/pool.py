@@ -352,7 +352,8 @@ class SharedPool(QueuedPool):
                 job.pending.came.put(found)
             elif (link := job.link) is not None:
                 found = self._kept(link, job.handler, found)
-                link.post(packed(job.key, found))
+                if len(link.makers) > 1:
+                    link.post(packed(job.key, found))
                 self._deliver(link, job.key, found)
             del job, found
 
