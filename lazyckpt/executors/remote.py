@@ -118,9 +118,10 @@ def ray(
     all ranks. Functions after `shard` run once per rank.
 
     Each index of `shard` is one process, connected to the cluster by `ray.init` or by Ray
-    Train. All ranks open the same runs. They compare stages, settings, the position, and a
-    sample of the data, and refuse to continue if these differ. To rewind, to pause, or to
-    continue after an error, all ranks must do so together.
+    Train. All ranks open the same runs. They compare stages, settings, the position, a sample
+    of the data, and the names of the functions before `shard` with the values bound to them,
+    and refuse to continue if these differ. To rewind, to pause, or to continue after an error,
+    all ranks must do so together.
 
     One actor, the keeper, records which Ray object holds which result. It reserves no CPUs.
     Its name is `shared`, in the namespace `lazyckpt`. It lives on the node of one rank and

@@ -23,7 +23,7 @@ from tests.helpers import HANGS, until
 
 SOON = HANGS  # seconds, for actions that take less than one on an idle machine
 LONG = 4 * SOON  # seconds, for actions that nothing waits for
-LATE = 5.0  # seconds that an item may take if one hangs: no machine is so busy
+LATE = 3.0  # seconds that an item may take if one hangs: no machine is so busy
 
 THREADS = {"threads": lz.threads(), "threads2": lz.threads(2)}
 SERVED = {f"processes{n}": lz.processes(n, buffer_size=4, timeout=60) for n in (1, 2)}
@@ -389,5 +389,5 @@ LOSSES: dict[Callable[[Path], Any], Told] = {
     leave: Told(lz.WorkerDied, "ended with exit code 3", SERVED, LATER, is_once=True),
     realtime: Told(lz.WorkerDied, "ended by (signal 3|SIGRTMIN)", SERVED, LATER, is_once=True),
     leave_an_heir: Told(lz.WorkerDied, "was ended by SIGKILL", SERVED, LATER, is_once=True),
-    wait: Told(lz.WorkerTimeout, r"within 5\.0 s", HUNG, LATER, is_once=True),
+    wait: Told(lz.WorkerTimeout, f"within {LATE} s", HUNG, LATER, is_once=True),
 }

@@ -236,7 +236,7 @@ def slow(x: int) -> int:
 def test_a_run_that_is_closed_while_it_waits_for_a_slow_item_ends() -> None:
     """It then looks whether the worker is alive, which it isn't after the close."""
     pipeline = lz.source([1]) | lz.map(slow)
-    for number in range(1, 60, 1 if IS_DEEP else 4):
+    for number in range(1, 60, 1 if IS_DEEP else 7):
         with lz.run(pipeline, executor=lz.processes()) as run, At(number, run.close, after=0.2):
             assert [*run] in ([], [1])
 

@@ -231,10 +231,10 @@ def send_outcome(
     if outcome.failure is not None:
         outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
     try:
-        return send(outcome._replace(items=apart(outcome.items)))
+        return send(Outcome(apart(outcome.items), *outcome[1:]))
     except unwritable:
         outcome = picklable_outcome(outcome, worker)
-        return send(outcome._replace(items=apart(outcome.items)))
+        return send(Outcome(apart(outcome.items), *outcome[1:]))
 
 
 def picklable_outcome(outcome: Outcome, worker: str) -> Outcome:

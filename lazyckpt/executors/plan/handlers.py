@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -128,7 +129,8 @@ class Reader(Handler):
         self._skip_log = skip_log_of(chain)
         self.machine = machine or chain.machine
         self.is_stream = self.machine.skip is None
-        self._open: dict[Position, Reading] = {}
+        self._flows: dict[Position, tuple[Flow[Any], Iterator[Any]]] = {}
+        self._stream: Reading | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.machine.check(self.machine.init(0))  # before pickling: the data haven't changed
@@ -138,7 +140,8 @@ class Reader(Handler):
         return Reader(self.chain, self.machine)
 
     def close_flows(self) -> None:
-        self._open.clear()
+        self._flows.clear()
+        self._stream = None
         closing(self.machine)()
 
     def share(self, task: tuple[Position, int]) -> Share:
@@ -148,36 +151,43 @@ class Reader(Handler):
         return task
 
     def make(self, task: tuple[Position, int], items: list[Any], known: dict[str, Any], /) -> None:
-        position, count = task
-        reading = self._open.pop(self._key(position), None)
-        if reading is None and position is None:  # a new worker has no stream to continue
-            raise TaskLost
-        reading = reading or self._reading_from(position)
-        reading.begin_part()
-        if self.is_stream:
-            known.update(positions=reading.positions, skipped=reading.skipped)
         try:
-            if reading.read(items, count):
-                self._open.clear()
-                self._open[None if self.is_stream else reading.positions.last] = reading
+            if self.is_stream:
+                self._read_on(*task, items, known)
             else:
-                known["end"] = try_snapshot(reading.flow)
+                self._read_from(*task, items)
         finally:
             if self._skip_log is not None:
                 known["lost"] = self._skip_log.lost
 
-    def _key(self, position: Position) -> Position:
-        """Return the key of the flow that is open at a position: None for a stream."""
-        if position is None:
-            return None
-        stream = self._open.get(None)
-        is_there = stream is not None and try_snapshot(stream.flow) == position
-        return None if is_there else position
+    def _read_from(self, position: Position, count: int, items: list[Any]) -> None:
+        """Read items with random access; the flow stays open for the task that continues it."""
+        opened = self._flows.pop(position, None)
+        if opened is None:
+            flow = self.machine.flow(position)
+            opened = flow, iter(flow)
+        flow, left = opened
+        items.extend(islice(left, count))
+        if len(items) == count:
+            self._flows = {try_snapshot(flow): opened}
 
-    def _reading_from(self, position: Position) -> Reading:
-        if self._skip_log is not None:
-            self._skip_log.drain()  # records before an error; they are skipped again
-        return Reading(self.machine.flow(position), self._skip_log, is_noted=self.is_stream)
+    def _read_on(
+        self, position: Position, count: int, items: list[Any], known: dict[str, Any]
+    ) -> None:
+        """Read items of a stream, from where the last task ended if the position is None."""
+        reading, self._stream = self._stream, None
+        if position is not None and (reading is None or try_snapshot(reading.flow) != position):
+            if self._skip_log is not None:
+                self._skip_log.drain()  # records before an error; they are skipped again
+            reading = Reading(self.machine.flow(position), self._skip_log)
+        if reading is None:  # a new worker has no stream to continue
+            raise TaskLost
+        reading.begin_part()
+        known.update(positions=reading.positions, skipped=reading.skipped)
+        if reading.read(items, count):
+            self._stream = reading
+        else:
+            known["end"] = try_snapshot(reading.flow)
 
 
 class Mapper(Handler):

@@ -27,7 +27,6 @@ class Reading:
         flow: Flow[Any],
         skip_log: SkipLog | None,
         *,
-        is_noted: bool = True,
         has_befores: bool = False,
         is_strict: bool = False,
     ) -> None:
@@ -36,7 +35,6 @@ class Reading:
         Args:
             flow: The flow that yields the items.
             skip_log: Log of the records that the flow skips.
-            is_noted: If False, only the first and the last position of a part are noted.
             has_befores: If True, also note the position just before each item.
             is_strict: If True, an error of taking a position is raised at its item. Otherwise
                 the error is kept in place of the position, which may never be needed.
@@ -45,7 +43,7 @@ class Reading:
             flow = flow.noting()
         self.flow, self._skip_log = flow, skip_log
         self._stream = iter(flow)
-        self._is_noted, self._is_strict = is_noted, is_strict
+        self._is_strict = is_strict
         self._before = flow.before if has_befores else None
         self._last: Position = None  # after the previous item; None before the first
 
@@ -56,18 +54,12 @@ class Reading:
 
     def read(self, items: list[Any], count: int, deadline: float = inf) -> bool:
         """Add items until there are `count`, or until the deadline; return False at the end."""
-        if self._is_noted:
-            goes_on = self._read_singly(items, count, deadline)
-        else:
-            items.extend(islice(self._stream, count - len(items)))  # keeps those before an error
-            goes_on = len(items) == count
+        goes_on = self._read(items, count, deadline)
         if not goes_on:
             self._add_skipped(len(items))
-        elif not self._is_noted:  # not at the end, where the stream has a different position
-            self.positions.note(len(items), try_snapshot(self.flow))
         return goes_on
 
-    def _read_singly(self, items: list[Any], count: int, deadline: float) -> bool:
+    def _read(self, items: list[Any], count: int, deadline: float) -> bool:
         flow, note, before = self.flow, self.positions.note, self._before
         is_skipping = self._skip_log is not None
         is_timed = deadline != inf

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +25,7 @@ T = TypeVar("T")
 
 _SAMPLES = 256  # items compared, of data in memory
 _FEW = 4  # the same, of other data, which may be slow
+_SHOWN = 200  # characters of a function's bound values that are compared as they are
 
 
 def told_of(chain: Chain, chunk_size: int) -> dict[str, Any]:
@@ -67,15 +71,32 @@ def _deals(call: Call) -> bool:
 
 def _stages(chain: Chain, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield each stage with its settings and data, after those of the pipelines that it joins."""
-    for number, (call, entry) in enumerate(zip(chain.calls, chain.entries, strict=True)):
+    stages = zip(chain.calls, chain.entries, chain.machines, strict=True)
+    for number, (call, entry, machine) in enumerate(stages):
         for place, each in enumerate(call.chains):
             yield from _stages(each, f"{prefix}{call.combinator.name}.{place} ")
         name = f"{prefix}{number} {call.combinator.name}"
         yield name, entry.arguments
+        for argument in call.functions if machine.share.ranks == 1 else ():
+            told = dumps(_function(call.arguments.get(argument)))
+            yield f"{name} {argument}", told if len(told) < _SHOWN else digest(told)
         for argument, value in call.arguments.items():
             is_data = call.combinator.is_source and not is_pipelines(value)
             if is_data and (found := _sampled(value)):
                 yield f"{name} {argument}", found
+
+
+def _function(value: Any) -> Any:
+    """Return the name of a function and the values bound to it, as JSON."""
+    if isinstance(value, partial):
+        return [_function(value.func), _content(value.args), _content(value.keywords)]
+    if not isinstance(value, FunctionType):
+        return getattr(value, "__qualname__", None) or type(value).__qualname__
+    bound = [each for each in (value.__defaults__, value.__kwdefaults__) if each]
+    for variable, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+        with suppress(ValueError):  # it isn't set yet
+            bound.append({variable: cell.cell_contents})
+    return [value.__qualname__, *map(_content, bound)]
 
 
 def _sampled(data: Any) -> str:
@@ -87,11 +108,19 @@ def _sampled(data: Any) -> str:
     is_at_hand = isinstance(data, (list, tuple, range, np.ndarray))
     count = min(len(data), _SAMPLES if is_at_hand else _FEW)
     places = np.linspace(0, len(data) - 1, count).astype(int).tolist() if count else []
-    return digest(dumps([len(data), [_told(data, place) for place in places]]))
+    return digest(dumps([len(data), [_item(data, place) for place in places]]))
 
 
-def _told(data: Sequence[Any], place: int) -> Any:
+def _item(data: Sequence[Any], place: int) -> Any:
     try:
-        return content(data[place], is_strict=False)
+        return _content(data[place])
     except Exception as error:
+        return type(error).__name__
+
+
+def _content(value: Any) -> Any:
+    """Return the contents of a value as JSON; of an object without comparable ones, its type."""
+    try:
+        return content(value, is_strict=False)
+    except Exception as error:  # of the object's own code, or it contains itself
         return type(error).__name__

@@ -90,7 +90,7 @@ class Elsewhere:
 class _Handles:
     """The items of an outcome that its maker keeps. Each `Elsewhere` is made when it is read.
 
-    Thousands at once would have the garbage collector search the whole process again and again.
+    Thousands of them would make the garbage collector search the whole process again and again.
     """
 
     def __init__(self, payloads: Payloads, left: Left, outcome: _Reference) -> None:

@@ -15,12 +15,13 @@ from toolz import partition_all
 
 import lazyckpt as lz
 
-ROW = 512  # tokens
+ROW = 4_096  # tokens
 BINS = 8
 BATCH = 2  # rows
 WORKERS = 2
 FILES = 16
-READ_AHEAD = 128  # documents that are packed together if that is done by hand
+READ_AHEAD = 1_024  # documents that are packed together if that is done by hand
+CHUNK = 128  # documents that ranks share at once
 
 
 class Tokenize(Protocol):
@@ -54,12 +55,13 @@ def _workers() -> lz.Executor:
 
 
 def shared(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
-    yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers()))
+    yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers(), chunk_size=CHUNK))
     import_module("torch.distributed").barrier()  # ranks meet at rank 0
 
 
 def shared_per_node(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
-    yield from _run(rank, size, n, tokenize, lz.torch.shared(_workers(), readers="node"))
+    executor = lz.torch.shared(_workers(), readers="node", chunk_size=CHUNK)
+    yield from _run(rank, size, n, tokenize, executor)
     import_module("torch.distributed").barrier()
 
 

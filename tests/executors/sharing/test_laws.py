@@ -318,7 +318,7 @@ def test_a_rewind_by_one_is_an_error() -> None:
                 run.load_state_dict(lz.State.from_json(state).to_dict())
             return made(run, 3)
 
-    hub = Hub(2, timeout=5)
+    hub = Hub(2, timeout=2)
     found = on_ranks(2, work)
     assert isinstance(found[1], RankMissing)
     assert equal(found[0], alone(packed(), 2, 6)[0][3:])  # by itself, as the other has left

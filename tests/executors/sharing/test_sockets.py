@@ -236,8 +236,8 @@ def test_ranks_that_wait_as_the_place_is_closed_are_told() -> None:
 
 
 def test_nobody_comes_twice() -> None:
-    with place(3, timeout=5.0) as found:
-        twice = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 3, 5.0)
+    with place(3, timeout=2.0) as found:
+        twice = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 3, 2.0)
         errors = on_ranks(2, lambda number: twice.join({"what": "the same"}, REACH))
         assert any("two processes say that they are rank 0" in str(error) for error in errors)
 
