@@ -83,17 +83,15 @@ class SampleScan(ContentScan):
         size = self.content(file).size(file)
         try:
             is_ended = end == size > 0 or (end < size and self._is_end(file, end, size))
-        except Damaged:  # the last sample may have had more members
+        except Damaged:
             if not end:
                 raise
-            yield size
-            return
+            is_ended = False
         if not (end or is_ended):
             raise RecordError(f"{file.path}: it doesn't begin with a tar header")
-        if end <= size:
-            yield end
-        if not is_ended:
-            yield size
+        if not (last or is_ended):  # no sample would report the cut
+            yield 0
+        yield end if is_ended else size  # the last sample may have had more members
 
     def _is_end(self, file: File, end: int, size: int) -> bool:
         """Return whether a block without a header marks the end of the archive."""

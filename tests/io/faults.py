@@ -325,10 +325,12 @@ BAD: dict[str, list[tuple[Any, ...]]] = {
         (_ARCHIVE[: 2560 - 200], [None], r"record 0 at byte 0 of .*/000\.tar.*: "),
         *(
             (_ARCHIVE[: 2 * 2560 + more], [*_ROWS[:2], None], "record 2 at byte 5,120 of .*/000")
-            for more in (100, 512, 700)
+            for more in (512, 700)
         ),
+        # a header that can't be read may be of one more member
+        (_ARCHIVE[: 2 * 2560 + 100], [_ROWS[0], None], "record 1 at byte 2,560 of .*/000"),
         *(
-            (content, [_ROWS[0], None], r"record 1 at byte 2,560 of .*: ")
+            (content, [None], r"record 0 at byte 0 of .*: ")
             for content in [
                 _ARCHIVE[:2580] + b"\xff" + _ARCHIVE[2581:],
                 *map(_size_below_zero, (b"0", b"x", b"L")),

@@ -118,6 +118,20 @@ def test_samples_are_those_of_tarfile_in_any_order(suffix: str) -> None:
     holds()
 
 
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+def test_a_cut_takes_no_member_out_of_a_sample(suffix: str) -> None:
+    """Inside a member or its header it is an error of the last row, even before any sample."""
+    names = ["README", "1.txt", "1.cls", "2.txt", "2.cls"]
+    content = archive([(name, name.encode()) for name in names])
+    samples = samples_of(content)
+    for cut in range(600, 1024 * len(names), 300):
+        keys = {name[0] for name in names[1 : (cut + 512) // 1024]}  # of members with a header
+        rows = lz.io.read_tar(written([packed(content[:cut], suffix)], suffix), index_dir=folder())
+        assert list(rows[:-1]) == samples[: max(0, len(keys) - 1)]
+        with pytest.raises(lz.io.RecordError, match="is cut"):
+            rows[-1]
+
+
 def test_members_are_not_kept() -> None:
     files = written([archive([(f"{n}.txt", b"") for n in range(5_000)], tarfile.USTAR_FORMAT)], ".tar")  # fmt: skip  # noqa: E501
     with traced():
