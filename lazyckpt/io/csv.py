@@ -231,6 +231,21 @@ def _names(value: Any) -> list[str]:
     return names
 
 
+def _check_marks(delimiter: str, quotechar: str | None, encoding: str) -> None:
+    """Raise an error if bytes that delimit fields could be anything else."""
+    if delimiter == quotechar:
+        raise ArgumentError(
+            f"read_csv: delimiter and quotechar must differ, got {delimiter!r} twice"
+        )
+    marks = (delimiter + (quotechar or "")).encode()
+    others = "".join(map(chr, range(128, 1 << 16)))
+    if not is_utf8(encoding) and {*marks} & {*others.encode(encoding, "ignore")}:
+        raise ArgumentError(
+            f"read_csv: with encoding={encoding!r}, other characters may have bytes of delimiter="
+            f"{delimiter!r} or quotechar={quotechar!r}; convert the files to UTF-8"
+        )
+
+
 def _character(value: Any) -> str:
     if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n":
         raise Unfit("one ASCII character")
@@ -265,10 +280,11 @@ def read_csv(
         delimiter: Character between fields, such as a tab.
         quotechar: Character around quoted fields; None if quotes have no special meaning.
         skip_lines: Number of lines to skip at the front of each file, such as comments.
-        encoding: Encoding in which a newline is one byte.
+        encoding: Encoding in which a newline is one byte, and no other character has bytes that
+            equal `delimiter` or `quotechar`.
 
     Raises:
-        ArgumentError: If a file has other columns than the first.
+        ArgumentError: If a file has other columns than the first, or if `encoding` doesn't fit.
         RecordError: If a record has more or fewer fields than there are columns, can't be decoded,
             is invalid for the `csv` module, for example because a quote is left open, or has a
             field above `csv.field_size_limit()` bytes.
@@ -293,6 +309,7 @@ def read_csv(
         "skip_lines": checked("read_csv", "skip_lines", skip_lines, natural),
         "encoding": checked("read_csv", "encoding", encoding, encoding_check),
     }
+    _check_marks(delimiter, quotechar, encoding)
     scan = CsvScan(
         options.compression,
         options.index_dir,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from io import StringIO
 from itertools import compress
 from typing import Any
@@ -100,6 +101,21 @@ def test_a_file_of_other_columns_is_named() -> None:
     for read in (lambda: rows[1], lambda: list(rows)):
         with pytest.raises(lz.ArgumentError, match=r"001\.csv has the columns \['y', 'x'\]"):
             read()
+
+
+@pytest.mark.parametrize(
+    ("code", "delimiter"),
+    [("gb18030", "|"), ("shift_jis", "|"), ("iso2022_jp", ","), ("latin-1", '"')],
+)
+def test_bytes_that_could_be_of_another_character_are_refused(code: str, delimiter: str) -> None:
+    """In ISO-2022-JP, the second byte of U+570B is that of a quote."""
+    text = "x,y\n\u570b,1\n\u570b,2\n" if code != "latin-1" else "x,y\n"
+    files = written([text.encode(code)], ".csv")
+    with pytest.raises(lz.ArgumentError, match=f"read_csv: .*{re.escape(repr(delimiter))}"):
+        lz.io.read_csv(files, delimiter=delimiter, encoding=code, index_dir=folder())
+    if delimiter == "|":
+        rows = lz.io.read_csv(files, encoding=code, index_dir=folder())
+        assert list(rows) == [{"x": "\u570b", "y": "1"}, {"x": "\u570b", "y": "2"}]
 
 
 def test_a_repr_has_the_options() -> None:
