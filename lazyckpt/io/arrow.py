@@ -13,10 +13,17 @@ from numpy.typing import NDArray
 
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.arrow_columns import TEXTS
+from lazyckpt.io.arrow_columns import TEXTS, Columns
 from lazyckpt.io.row_groups import CACHE_BYTES, RowGroup, RowGroupRows, group_entries, opened
 from lazyckpt.io.rows import RecordError, decoding
-from lazyckpt.io.storage import File, FileObject, is_local, optional_module, storage_of
+from lazyckpt.io.storage import (
+    File,
+    FileObject,
+    check_unchanged,
+    is_local,
+    optional_module,
+    storage_of,
+)
 
 _LONGEST_HEAD = 1 << 20  # most bytes of a message's metadata
 
@@ -153,6 +160,12 @@ class _ArrowRows(RowGroupRows):
         is_all = self.columns is None
         return _arrow().schema([each for each in known if is_all or each.name in self.columns])
 
+    def _columns(self, group: int) -> Columns:
+        file = self.files[self._groups[group, 0]]
+        if is_local(file.path):  # mapped bytes change with the file, even those in the cache
+            check_unchanged(file)
+        return super()._columns(group)
+
     def decode(self, number: int, group: RowGroup) -> Any:
         with self.opened(number) as (source, reader):
             if _is_file(reader):
@@ -180,7 +193,9 @@ def read_arrow(
 
     Values are as in `read_parquet`. Files on this machine are memory-mapped. If they aren't
     compressed, nothing is decoded and any order costs the same. Compressed record batches are
-    decoded as a whole, and the last used ones are kept, as row groups of Parquet are.
+    decoded as a whole, and the last used ones are kept, as row groups of Parquet are. Replace
+    a file that is being read by renaming a new one: if a mapped file is cut, the system may end the
+    process.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 

@@ -159,6 +159,8 @@ def check_unchanged(file: File) -> None:
         now = storage_of(file.path).stat(file.path)
     except OSError as error:
         raise unreadable(file, error) from error
+    except ArgumentError as error:  # a folder has its name now
+        raise gone_error(file) from error
     if now != file:
         raise changed_error(file, now)
 

@@ -222,6 +222,7 @@ CHANGES: dict[str, Callable[[str], object]] = {
     "touched": lambda path: os.utime(path, ns=(1, 1)),
     "replaced": lambda path: os.replace(_copy(path), path),
     "removed": os.remove,
+    "a folder": lambda path: (os.remove(path), os.mkdir(path)),
 }
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -74,6 +77,20 @@ def test_a_failure_of_storage_is_not_kept(form: str, reads: list[int]) -> None:
         list(lz.run(lz.source(rows), on_error="skip"))
     reads.clear()
     assert [row["n"] for row in rows] == [*range(30)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_group_that_is_kept_has_no_rows_of_a_file_that_was_overwritten(form: str) -> None:
+    """Mapped bytes are the file's own, also after it has changed."""
+    files, others = (files_of(range(start, start + 9), form=form, size=9) for start in (0, 100))
+    rows = read(files)
+    assert rows[0] == {"x": 0}
+    with open(files[0].path, "r+b") as file:
+        file.write(Path(others[0].path).read_bytes())
+    os.utime(files[0].path, ns=(1, 1))
+    for get in (lambda: rows[1], lambda: rows[1:2][0], lambda: next(lz.run(rows | lz.skip(1)))):
+        with suppress(lz.SourceChanged):
+            assert get() == {"x": 1}
 
 
 @pytest.mark.parametrize("form", FORMS)
