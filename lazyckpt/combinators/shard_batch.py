@@ -3,19 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from numbers import Real
 from typing import Any, TypeVar
 
 from lazyckpt.combinators.map import applied
+from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.shard import check_index
+from lazyckpt.core.call import Call
 from lazyckpt.core.checks import brief, function, natural, positive
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator, giving
-from lazyckpt.pipeline import Keeping
+from lazyckpt.pipeline import Keeping, Stage
 
 A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the body of a lambda
+
+
+def _cost(key: Callable[[Any], float], item: Any) -> float:
+    found: Any = key(item)
+    is_number = isinstance(found, Real) and not isinstance(found, bool)
+    if not is_number or not found >= 0:
+        raise TypeError(
+            f"shard_batch: key must return a number >= 0, got {brief(found)} "
+            f"({type(found).__name__}) for {brief(item)}"
+        )
+    return float(found)
+
+
+def _part(num_shards: int, index: int, key: Callable[[Any], float], items: Any) -> list[Any]:
+    if not isinstance(items, (list, tuple)):
+        raise TypeError(
+            f"shard_batch: a batch must be a list, got {brief(items)} ({type(items).__name__})"
+        )
+    costs = [_cost(key, item) for item in items]
+    loads = [(0.0, 0, rank) for rank in range(num_shards)]
+    mine = []
+    for place in sorted(range(len(items)), key=lambda place: (-costs[place], place)):
+        load, count, rank = heappop(loads)
+        heappush(loads, (load + costs[place], count + 1, rank))
+        if rank == index:
+            mine.append(place)
+    return [items[place] for place in sorted(mine)]
+
+
+def _traced(call: Call, tracing: Any) -> Stage[Any, Any]:
+    """Keep the origins of each item of a list, and give any other batch's part all of them."""
+    tracing.look()
+    given = call.arguments
+    cost = lambda item: given["key"](tracing.plain(item))  # noqa: E731
+
+    def part(batch: Any) -> Any:
+        if isinstance(batch, (list, tuple)):
+            return _part(given["num_shards"], given["index"], cost, batch)
+        found = _part(given["num_shards"], given["index"], given["key"], tracing.plain(batch))
+        return tracing.traced(found, tracing.origins(batch))
+
+    return mapped(part)
 
 
 @giving(Keeping)
@@ -25,6 +70,7 @@ A = TypeVar("A", bound=Any)  # bound to Any, so that pyright doesn't check the b
     unrecorded=("index",),
     elastic=Elastic(changes={"num_shards": "here"}),
     pointwise=True,
+    trace=_traced,
 )
 def shard_batch(
     upstream: Machine[Sequence[A]], *, num_shards: int, index: int, key: Callable[[A], float]
@@ -65,31 +111,6 @@ def shard_batch(
     >>> [list(batches | lz.shard_batch(num_shards=2, index=rank, key=int)) for rank in (0, 1)]
     [[[9, 1, 1]], [[8, 7]]]
     """
-
-    def cost(item: A) -> float:
-        found: Any = key(item)
-        is_number = isinstance(found, Real) and not isinstance(found, bool)
-        if not is_number or not found >= 0:
-            raise TypeError(
-                f"shard_batch: key must return a number >= 0, got {brief(found)} "
-                f"({type(found).__name__}) for {brief(item)}"
-            )
-        return float(found)
-
-    def part(items: Any) -> list[A]:
-        if not isinstance(items, (list, tuple)):
-            raise TypeError(
-                f"shard_batch: a batch must be a list, got {brief(items)} ({type(items).__name__})"
-            )
-        costs = [cost(item) for item in items]
-        loads = [(0.0, 0, rank) for rank in range(num_shards)]
-        mine = []
-        for place in sorted(range(len(items)), key=lambda place: (-costs[place], place)):
-            load, count, rank = heappop(loads)
-            heappush(loads, (load + costs[place], count + 1, rank))
-            if rank == index:
-                mine.append(place)
-        return [items[place] for place in sorted(mine)]
-
+    part = partial(_part, num_shards, index, key)
     share = upstream.share.cut(0, num_shards, index, is_even=True)
     return applied(upstream, part)._replace(share=share)

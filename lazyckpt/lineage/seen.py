@@ -15,7 +15,7 @@ from lazyckpt.core.machine import entered
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.lineage.columns import Block, Column, blocks_of
 from lazyckpt.lineage.parquet import write_parquet
-from lazyckpt.lineage.tracing import followed
+from lazyckpt.lineage.tracing import Followed, followed
 from lazyckpt.state.algebra import init, state_at
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
@@ -31,11 +31,11 @@ class Seen:
 
     def __init__(self, pipeline: Chain, begin: State, end: State) -> None:
         self._pipeline, self._begin, self._end = pipeline, begin, end
-        if not self._has_left_out:
-            followed(pipeline)  # refuses unknown origins
+        if begin.skipped == end.skipped:
+            self._followed()  # refuses unknown origins
 
     def __iter__(self) -> Iterator[Block]:
-        found = followed(self._pipeline, self._end.skipped if self._has_left_out else None)
+        found = self._followed()
         machine, block_of = found.machine, blocks_of(found)
         is_viewed = found.codes is not None and machine.view and machine.skip
         walk = Walk(machine, Viewed(machine) if is_viewed else Flowing(machine))
@@ -46,10 +46,8 @@ class Seen:
             number += len(items)
             walk.fit(len(items), len(block))
 
-    @property
-    def _has_left_out(self) -> bool:
-        """Whether `on_error="skip"` has skipped items in between."""
-        return self._end.skipped > self._begin.skipped
+    def _followed(self) -> Followed:
+        return followed(self._pipeline, self._begin.skipped, self._end.skipped)
 
     def counts(self) -> Counter[tuple[str, str | None]]:
         """Return the number of rows per source and file; None for data without files.

@@ -62,7 +62,7 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
         return found.origins(following[0])
     if until is not None:
         first, last = between(chain, cast(AnyState, at), until)
-        found = followed(chain, last.skipped if last.skipped > first.skipped else None)
+        found = followed(chain, first.skipped, last.skipped)
         return [found.origins(item) for item in made_between(found.machine, first, last)]
     state = matching(as_state(cast(AnyState, at)), chain)
     entered(chain.machine, state.position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ from lazyckpt.lineage.origins import (
 )
 from lazyckpt.pipeline import Pipeline, Stage
 
+_NONE = Skipped()
+
 
 class Followed(NamedTuple):
     """A machine whose items carry their origins, and the decoder if they are codes."""
@@ -43,19 +46,17 @@ class Followed(NamedTuple):
         return list(dict.fromkeys(origins(item)))
 
 
-def followed(chain: Chain, skipped: Skipped | None = None) -> Followed:
+def followed(chain: Chain, before: Skipped = _NONE, after: Skipped = _NONE) -> Followed:
     """Return the pipeline with origins, as codes if nothing needs to be read.
 
-    It is without the failing items, if `on_error="skip"` has skipped some.
+    It is without the items that `on_error="skip"` had skipped before the first and the last state.
     """
-    if skipped is not None:
-        found = Tracing().pipeline(without_failures(chain, skipped), "")
-        return Followed(found.machine, None)
-    try:
-        coding = Coding()
-        return Followed(coding.pipeline(chain, "").machine, coding.codes)
-    except LooksAtItems:
-        return Followed(Tracing().pipeline(chain, "").machine, None)
+    if after == before:
+        with suppress(LooksAtItems):
+            coding = Coding()
+            return Followed(coding.pipeline(chain, "").machine, coding.codes)
+    read = without_failures(chain, after) if after else chain
+    return Followed(Tracing().pipeline(read, "").machine, None)
 
 
 class Tracing:
@@ -65,12 +66,16 @@ class Tracing:
     - `plain(item)`: an item without its origins
     - `origins(item)`: the origins of an item and of its elements
     - `traced(value, origins)`: an item with its origins
+    - `look()`: to be called if the stage's outputs depend on items, so that they are read
     """
 
     reads = True
     plain: Callable[[Any], Any] = staticmethod(plain)
     origins: Callable[[Any], Any] = staticmethod(origins)
     traced: Callable[[Any, Any], Any] = staticmethod(Traced)
+
+    def look(self) -> None:
+        """Do nothing, because items are read."""
 
     def pipeline(self, chain: Chain, prefix: str) -> Pipeline[Any]:
         first, *rest = zip(chain.calls, chain.machines, strict=True)
@@ -161,6 +166,9 @@ class Coding(Tracing):
     def __init__(self) -> None:
         self.codes = Codes()
 
+    def look(self) -> None:
+        raise LooksAtItems
+
     def source(self, call: Call, machine: Machine[Any], stage: str) -> Pipeline[Any]:
         if call.chains:
             if {"selector", "control"} & {*call.functions.values()}:
@@ -174,13 +182,13 @@ class Coding(Tracing):
 
     def stage(self, call: Call, machine: Machine[Any]) -> Stage[Any, Any]:
         known, roles = call.combinator, call.functions
-        if known.pointwise and not machine.owns:
-            return unchanged()
         if known.trace is not None:
             found = super().stage(call, machine)
             if machine.skip is None and found != Stage((call,)):
                 raise LooksAtItems
             return found
+        if known.pointwise and not machine.owns:
+            return unchanged()
         if {*roles.values()} - {"item", "collate"} or known.itemwise:
             raise LooksAtItems
         if known.pointwise and not roles:

@@ -187,7 +187,7 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
         return item
     first, last = between(pipeline, state, until)
     made = pipeline
-    if last.skipped > first.skipped:
+    if last.skipped:  # even if before the first state: a stage may read those again
         made = without_failures(made, last.skipped)
     return list(made_between(made.machine, first, last))
 

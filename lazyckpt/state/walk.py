@@ -44,7 +44,7 @@ class Skipped:
         self._skip = machine.skip
 
     def open(self, position: Position) -> None:
-        self._position = position
+        self._position = without_marks(position)[0]
 
     def take(self, count: int) -> Sequence[Any] | NDArray[np.int64]:
         self._position, passed = self._skip(self._position, count)
@@ -104,9 +104,7 @@ class Walk:
 
     def between(self, first: State, last: State) -> Iterator[Any]:
         """Yield the items between two states; `InvalidState` if they lead elsewhere."""
-        begin = first.position
-        if last.skipped > first.skipped:
-            begin = with_marks(begin, first.skipped.marks)
+        begin = with_marks(first.position, first.skipped.marks)
         try:
             yield from self._between(begin, last.items - first.items, last.position)
         finally:

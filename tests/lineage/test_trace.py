@@ -183,6 +183,36 @@ def test_two_states_tell_what_was_delivered_between_them(numbers: lz.Pipeline[in
         assert lz.replay(pipeline, states[begin], states[end]) == delivered[begin:end]
 
 
+def test_what_was_skipped_before_both_states_is_left_out_again() -> None:
+    """A batch that is taken apart is read again from its beginning."""
+
+    def checked(number: int) -> int:
+        if number == 1:
+            raise ValueError(number)
+        return number
+
+    pipeline = lz.source(range(9)) | lz.map(checked) | lz.batch(4) | lz.unbatch()
+    states = [state for _, state in lz.run(pipeline, on_error="skip").with_state()]
+    assert lz.replay(pipeline, states[0], states[2]) == [2, 3]
+    found = lz.trace(pipeline, states[0], states[2])
+    assert [origin.index for each in found for origin in each] == [2, 3]
+    history = lz.seen(pipeline, states[2], since=states[0])
+    assert [index for block in history for index in block.index] == [2, 3]
+
+
+@pytest.mark.parametrize("collate", [None, list])
+def test_a_rank_has_its_own_part_of_a_batch(collate: Any) -> None:
+    """Of a batch that a function has made, all items are origins of each part."""
+    batches = lz.source(range(10)) | lz.batch(4, collate=collate)
+    ranks = [batches | lz.shard_batch(num_shards=2, index=n, key=float) for n in range(2)]
+    for n, parts in enumerate(zip(*ranks, strict=True)):
+        wholes = list(range(10))[4 * n : 4 * n + 4]
+        for rank, part in zip(ranks, parts, strict=True):
+            assert places(rank, n) == (part if collate is None else wholes)
+    counts = [lz.seen(rank, 3).counts().total() for rank in ranks]
+    assert sum(counts) == (10 if collate is None else 20)
+
+
 def test_states_of_two_runs_tell_nothing_together() -> None:
     pipeline = lz.source(range(9)) | lz.batch(2)
     later = lz.state_at(pipeline, 4)
