@@ -312,8 +312,8 @@ def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:
 def _skipping(pipeline: Chain, skip_log: SkipLog) -> Chain:
     """Return the pipeline that skips failing items."""
     module = import_module("lazyckpt.failures.skipping")  # only needed with on_error="skip"
-    found: Chain = module.skipping(pipeline, skip_log)
     try:
+        found: Chain = module.skipping(pipeline, skip_log)
         found.machine  # noqa: B018  # built here, where the cause of an error is known
     except ArgumentError as error:
         raise ArgumentError(

@@ -203,9 +203,13 @@ class Delivery(Generic[T]):
             sooner than they could restart.
         """
         self.check_thread("advance")
-        is_few = self.session is not None and count < _FEW
-        if self.machine.skip is None or is_few:
+        if self.machine.skip is None:
             return None
+        if self.session is not None and count < _FEW:
+            if self.machine.skip(self.here().position, count)[1] == count:
+                return None
+        if not self.is_making:
+            self.cursor.set_mark()  # a position at the end differs from that after the last item
         self.drop()
         before = self.cursor.delivered()
         passed = self.cursor.pass_over(count)

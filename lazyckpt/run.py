@@ -156,7 +156,7 @@ class Run(Iterator[T], Pictured):
             n: Number of items, an int >= 0.
 
         Raises:
-            IndexError: If fewer items are left.
+            IndexError: If fewer items are left; with random access, the run keeps its position.
             PipelineError: If the run is closed, or waits for an item in a different thread.
 
         >>> import lazyckpt as lz

@@ -272,6 +272,19 @@ def test_a_state_that_cannot_be_found_after_an_error_comes_with_the_last_one_kno
     assert next(lz.run(lz.source(range(900)) | lz.flat_map(read), known)) == known.items
 
 
+@pytest.mark.parametrize("executor", [None, lz.threads(2)])
+@pytest.mark.parametrize("count", [3, 9])
+def test_a_run_keeps_its_position_if_fewer_items_are_left(count: int, executor: Any) -> None:
+    mixed = lz.mix([lz.source(range(8))], [1], deterministic=True)
+    with lz.run(mixed, executor=executor) as run:
+        found = list(islice(run, count))
+        before = run.state
+        with pytest.raises(IndexError, match="n=9, but only"):
+            run.advance(9)
+        assert run.state == before
+        assert [*found, *run] == [*range(8)]
+
+
 def test_a_run_that_was_closed_at_its_end_begins_again_from_a_state() -> None:
     run = lz.run(PIPELINE)
     first = run.state

@@ -226,6 +226,8 @@ def test_what_wants_random_access_behind_what_may_fail_is_told_why(executor: Any
     assert pipeline.machine.length == 2
     with pytest.raises(lz.ArgumentError, match=r'shuffle: .*on_error="skip" removes random access'):
         lz.run(pipeline, on_error="skip", executor=executor)
+    with pytest.raises(lz.ArgumentError, match=r'shuffle: .*on_error="skip" removes random access'):
+        lz.run(lz.concat(pipeline), on_error="skip", executor=executor)
 
 
 def test_the_beginning_of_a_long_error_shows_no_part_of_a_secret() -> None:
