@@ -203,11 +203,12 @@ class Delivery(Generic[T]):
             sooner than they could restart.
         """
         self.check_thread("advance")
-        if self.machine.skip is None:
+        skip = self.machine.skip
+        if skip is None:
             return None
-        if self.session is not None and count < _FEW:
-            if self.machine.skip(self.here().position, count)[1] == count:
-                return None
+        is_few = self.session is not None and count < _FEW
+        if is_few and skip(self.here().position, count)[1] == count:
+            return None
         if not self.is_making:
             self.cursor.set_mark()  # a position at the end differs from that after the last item
         self.drop()

@@ -11,6 +11,7 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, Reread, apart
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import StateMismatch
+from lazyckpt.state.codec import OwnPart
 from lazyckpt.state.mismatch import Pair
 
 
@@ -86,6 +87,34 @@ def check_later_stages(
             position = apart(machine, position)[0]
 
 
+def check_anchors(pairs: list[Pair], chain: Chain, parts: list[OwnPart]) -> None:
+    """Refuse an added or removed stage if a later one's position has a different meaning with it.
+
+    A `shuffle` with a buffer notes fewer positions if the pipeline before it has no view, as after
+    a stage that numbers items.
+
+    Args:
+        pairs: The old and new stages.
+        chain: The new pipeline.
+        parts: The parts of the position, by old stage.
+    """
+    old: Machine[Any] | None = None  # like the old stages up to here
+    moved: Pair | None = None
+    for pair in pairs:
+        if pair.met:
+            call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+            old = call.build(old)
+            is_same = old.rate == machine.rate or not (old.rate.more and machine.rate.more)
+            is_first = parts[pair.old - 1].own == apart(machine, machine.init(0))[1]
+            if moved and not is_same and not is_first:
+                remedy = f"put {moved.name} after {call.name}, or change between epochs"
+                raise refused(moved, f"{call!r} after it reads other items ahead; {remedy}")
+        elif pair.name in registry and registry[pair.name].pointwise:
+            moved = pair
+            if pair.was is not None and pair.was.owns:
+                old = registry["enumerate"].build(old)
+
+
 def _dealt_apart(later: list[tuple[Call, Machine[Any], Position]]) -> Call | None:
     """Return the stage that deals items to ranks at different positions, if there is one.
 
@@ -130,11 +159,15 @@ def _obstacle(
 
 def is_amid(machine: Machine[Any], here: Position) -> bool:
     """Return whether a stage has yielded some, but not all, of the items it holds or orders."""
-    is_first = apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
     holds = machine.rate.whole_epoch or any(each.items for each in held(machine, here))
-    if is_first or not holds:
+    if _is_first(machine, here) or not holds:
         return False
     return machine.skip is None or machine.skip(here, 1)[1] > 0
+
+
+def _is_first(machine: Machine[Any], here: Position) -> bool:
+    """Return whether a stage's own part of a position is that at the beginning of an epoch."""
+    return apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
 
 
 def in_lockstep(machine: Machine[Any]) -> bool:
@@ -149,7 +182,8 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
     difference is only possible: over a stream it can't be known without reading the data.
     """
     old, new = before.machines, after.machines
-    restarts = [(len(new) - 1, position)]  # the positions at which stages restart
+    # The positions at which stages restart, and those that they reach by re-reading.
+    restarts = [(len(new) - 1, position)]
     while restarts:
         number, here = restarts.pop()
         if not number:
@@ -165,6 +199,7 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
                     return call, False
                 if len(heads) > 1:
                     return call, True
+                restarts.extend((number - 1, head[0]) for head in heads if head is not None)
             if one.position != other.position:
                 return call, True
             restarts.append((number - 1, other.position))

@@ -17,6 +17,7 @@ from lazyckpt.state.codec import OwnPart, Rebased, items_before, items_before_in
 from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.obstacles import (
     changes_of,
+    check_anchors,
     check_change,
     check_later_stages,
     data_before,
@@ -202,6 +203,7 @@ def _carried(
     wanted = [check_change(pair, chain) if pair.differs else None for pair in pairs]
     before = _before(pairs, chain)
     with fitting(position):
+        check_anchors(pairs, chain, own_parts(stages, position))
         new = _rebuilt(stages, position, pairs, chain, before, items)
     entered(chain.machine, new)
     with fitting(new):

@@ -129,6 +129,15 @@ def test_an_epoch_has_the_items_that_there_were_and_the_next_one_all(
         assert max(times) - min(times) <= 1
 
 
+def test_a_window_that_a_batch_reads_again_keeps_its_items() -> None:
+    old, new = (lz.source(range(n)) | lz.block_shuffle(6, seed=1) | lz.repeat() for n in (7, 15))
+    rows = lz.batch(5) | lz.unbatch()
+    run = lz.run(old | rows, lz.rebase(lz.state_at(old, 2), old | rows))
+    list(islice(run, 5))
+    with pytest.raises(lz.StateMismatch, match=r"beyond the end .*: block_shuffle\(.* holds items"):
+        run.change(new | rows)
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_an_epoch_in_order_goes_on_to_the_new_end(kind: str) -> None:
     for stage in (lz.map(str), lz.map(str) | lz.repeat(2), lz.map(str) | lz.batch(2)):

@@ -72,6 +72,25 @@ def test_maps_are_inserted_and_removed_before_windows() -> None:
             assert rest(new, lz.state_at(old, cut)) == list(new)[cut:]
 
 
+@pytest.mark.parametrize(
+    "numbering", [lz.enumerate(), lz.random_map(lambda rng, x: (x, x), seed=0)]
+)
+@pytest.mark.parametrize("window", [lz.shuffle(5, seed=0), lz.block_shuffle(7, seed=0)], ids=str)
+def test_stages_that_number_items_lose_none_of_a_window_after_them(
+    numbering: Any, window: Any
+) -> None:
+    plain = DATA | window
+    numbered = DATA | numbering | lz.map(lambda pair: pair[1]) | window
+    for old, new in ((plain, numbered), (numbered, plain)):
+        for cut in range(41):
+            state = lz.state_at(old, cut)
+            if 0 < cut < 40 and window == lz.shuffle(5, seed=0):
+                with pytest.raises(lz.StateMismatch, match="after it reads other items ahead; put"):
+                    lz.rebase(state, new)
+            else:
+                assert rest(new, state) == list(plain)[cut:]
+
+
 def test_what_stands_before_a_whole_order_has_no_part_in_the_state() -> None:
     orders = [
         DATA | stage | lz.shuffle(seed=0) | lz.batch(size)

@@ -75,7 +75,7 @@ def shuffled_blocks(
                 if seed is not None:
                     order = permuted(len(outputs), seed, name, epoch, following)
                     outputs = _rearranged(outputs, as_array(order.at(range(len(outputs)))))
-                if yielded and yielded >= len(outputs):
+                if yielded > len(outputs):
                     raise _shrunk(name, what, yielded, len(outputs))
                 left = iterate(outputs, yielded)
                 anchor, number = here, following
