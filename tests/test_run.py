@@ -6,7 +6,9 @@ import copy
 import json
 import pickle
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
+from time import sleep
 from typing import Any
 
 import pytest
@@ -272,12 +274,32 @@ def test_a_state_that_cannot_be_found_after_an_error_comes_with_the_last_one_kno
     assert next(lz.run(lz.source(range(900)) | lz.flat_map(read), known)) == known.items
 
 
+def test_a_state_after_an_error_is_right_if_items_expand_to_nothing() -> None:
+    def expand(item: int) -> list[int]:
+        if item == 90:
+            raise ValueError
+        if item % 3 == 0:
+            sleep(0.001)  # so that the run marks its position here
+            return []
+        return [item]
+
+    pipeline = lz.source(range(100)) | lz.flat_map(expand)
+    for _ in range(5):
+        run = lz.run(pipeline)
+        found = []
+        with suppress(ValueError):
+            for item in run:
+                found.append(item)
+        assert found == [item for item in range(90) if item % 3]
+        assert run.state == lz.state_at(pipeline, 60)
+
+
 @pytest.mark.parametrize("executor", [None, lz.threads(2)])
-@pytest.mark.parametrize("count", [3, 9])
-def test_a_run_keeps_its_position_if_fewer_items_are_left(count: int, executor: Any) -> None:
+@pytest.mark.parametrize("taken", [3, 9])
+def test_a_run_keeps_its_position_if_fewer_items_are_left(taken: int, executor: Any) -> None:
     mixed = lz.mix([lz.source(range(8))], [1], deterministic=True)
     with lz.run(mixed, executor=executor) as run:
-        found = list(islice(run, count))
+        found = list(islice(run, taken))
         before = run.state
         with pytest.raises(IndexError, match="n=9, but only"):
             run.advance(9)

@@ -41,9 +41,10 @@ def expanded(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) ->
             for item in sources:
                 expansion, anchor = fn(item), None
                 if begun and type(expansion) is list:  # the same as `opened`, for small ones
-                    whole, items = expansion, iterate(expansion)
-                    yield items
-                    passed, whole = passed + len(whole), []
+                    if expansion:
+                        whole, items = expansion, iterate(expansion)
+                        yield items
+                        passed, whole = passed + len(whole), []
                 else:
                     inner, inner_last = noted(opened(expansion, inside, epoch))
                     stream, taken = counted(inner)
