@@ -26,7 +26,7 @@ from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.codec import own_parts
-from lazyckpt.state.rebase import carried, matching
+from lazyckpt.state.rebase import carried, matching, origin
 from lazyckpt.state.state import State, as_state
 
 A = TypeVar("A")
@@ -122,7 +122,7 @@ def _kept(
     left = [n for n in left if n not in {n for n, _ in kept.values()}]
     wanted = [number for number in wanted if number not in kept]
     refusal = ""
-    sources = [_source(each) for each in old], [{_source(each) for each in form} for form in forms]
+    sources = [origin(each) for each in old], [{*map(origin, form)} for form in forms]
     for number, n in _pairs(*sources, left, wanted):
         try:
             inner = carried(old[n], positions[n], pipelines[number])
@@ -134,12 +134,6 @@ def _kept(
     if refusal and left and len(kept) < len(forms):
         raise Unfit(f"to start it from scratch, rebase without it, then with it; {refusal}")
     return kept
-
-
-def _source(entries: Entries) -> Any:
-    """Return the part of a state's entries that identifies a pipeline's source."""
-    name = entries[0].known.get("name")
-    return str(name) if name else entries[0]
 
 
 def _pairs(

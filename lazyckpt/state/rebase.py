@@ -250,12 +250,27 @@ def _counterparts(was: Chain, now: Chain) -> Iterator[tuple[int, Chain, Chain]]:
     """Pair the pipelines that two stages join, by number.
 
     Pipelines at the same number are paired if they begin in the same way; otherwise any that do.
+    If none does, pipelines of the same origin are paired.
     """
     old = was.calls[0].chains
     for number, other in enumerate(now.calls[0].chains):
-        likely = [n for n, one in enumerate(old) if one.entries[0] == other.entries[0]]
+        likely = [n for n, one in enumerate(old) if one.entries[0] == other.entries[0]] or [
+            n for n, one in enumerate(old) if origin(one.entries) == origin(other.entries)
+        ]
         for n in [number] if number in likely else likely:
             yield n, old[n], other
+
+
+def origin(entries: Entries) -> Any:
+    """Return the part of a state's entries that identifies a pipeline among those joined.
+
+    It is the source, by name if it has one. A joined pipeline is the one of its first part.
+    """
+    entry = entries[0]
+    name = entry.known.get("name")
+    if name:
+        return str(name)
+    return (entry.name, origin(entry.pipelines[0])) if entry.pipelines else entry
 
 
 def _before(pairs: list[Pair], chain: Chain) -> Chain:

@@ -134,3 +134,24 @@ def test_a_lane_that_changes_otherwise_is_refused_by_its_number() -> None:
     new = lz.lanes([*lanes[:2], lanes[0]], num_shards=1, index=0)
     with pytest.raises(lz.StateMismatch, match=r"pipelines\[2\].*seed=2"):
         lz.rebase(lz.state_at(old, 4), new)
+
+
+def test_mixtures_within_a_mixture_continue_where_they_are() -> None:
+    web, code, books = (lz.source(range(n, n + 60)) for n in (0, 100, 200))
+
+    def nested(*weights: int, more: Any = ()) -> lz.Pipeline[int]:
+        part = lz.mix([code, books, *more], weights, seed=0)
+        return lz.mix([web, part], [1, 1], seed=0)
+
+    old = nested(1, 1)
+    for new in (nested(1, 3), nested(1, 1, 1, more=[lz.source(range(300, 310))])):
+        run = lz.run(old)
+        found = list(islice(run, 30))
+        expected = list(lz.run(new, lz.rebase(run.state, new)))
+        run.change(new)
+        assert list(run) == expected
+        assert len({*found, *expected}) == len(found) + len(expected)
+    several = lz.mix([web, lz.concat(code, books)], [1, 1], seed=0)
+    longer = lz.mix([web, lz.concat(code, books, books)], [1, 1], seed=0)
+    with pytest.raises(lz.StateMismatch, match="to start it from scratch, rebase without it"):
+        lz.rebase(lz.state_at(several, 30), longer)
