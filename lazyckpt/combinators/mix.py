@@ -179,7 +179,8 @@ def mix(
 
     Args:
         pipelines: The pipelines to mix. A state identifies them by the lengths of their data and
-            their stages; use `source(data, name=...)` to tell similar ones apart.
+            their stages; use `source(data, name=...)` to tell similar ones apart. It identifies a
+            joined pipeline by its first part.
         weights: One number >= 0 per pipeline, of any sum; or a `schedule` of weights that change
             with the number of items so far in the epoch. A function from that number to weights
             also works, with two exceptions: a stage after it re-reads items on a resume, as
