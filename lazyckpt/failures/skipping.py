@@ -140,21 +140,25 @@ class _Rewriting:
         """Return the pipeline, and whether it has holes, which a stage after it may keep."""
         calls: list[Call] = []
         holes = False  # whether items may be holes
-        most = math.inf
+        most = in_a_row = math.inf  # items of an endless repetition, all of which may be skipped
         for call in chain.calls:
             for each, is_blind, makes in self.guarded(call):
-                if holes and is_blind:
+                if is_blind and calls:
                     upstream = Chain(tuple(calls)).machine
                     if call.build(upstream).rate.epochs == call.build(upstream).length == math.inf:
-                        is_blind = upstream.length is not None  # no random access to keep
-                        most = (upstream.length or math.inf) * epochs_tried(upstream.length)
+                        in_a_row = (upstream.length or math.inf) * epochs_tried(upstream.length)
+                        if holes:
+                            is_blind = upstream.length is not None  # no random access to keep
+                            most = in_a_row
                 if holes and not is_blind:
-                    calls.append(self.sieve(call, most=most))
+                    calls.append(self.sieve(call, most=min(most, in_a_row)))
                     holes, most = False, math.inf
                 calls.append(each)
                 holes = holes or makes
+            if not (call.combinator.pointwise or call.combinator.keeps_items):
+                in_a_row = math.inf  # it may yield more items than it takes
         if holes and (most < math.inf or not keeps_holes):
-            calls.append(self.sieve(chain.calls[-1], most=most))
+            calls.append(self.sieve(chain.calls[-1], most=min(most, in_a_row)))
             holes = False
         return type(chain)(tuple(calls)), holes
 

@@ -259,6 +259,12 @@ def test_a_stream_of_which_all_is_left_out_is_not_repeated_for_ever(
             next(run)
         with pytest.raises(lz.PipelineError, match=r"repeat.*(endless|forever)"):
             next(run)
+    shuffled = lz.source(range(5)) | lz.shuffle(seed=0) | lz.repeat() | lz.map(fails) | lz.batch(2)
+    with (
+        lz.run(shuffled, on_error="skip", executor=executor) as run,
+        pytest.raises(lz.PipelineError, match=r"endless.*skipped, the last one by map"),
+    ):
+        next(run)
     few = lz.source(data) | lz.map(lambda x: x if x == 3 else fails(x)) | lz.repeat()
     with lz.run(few, on_error="skip", executor=executor) as run:
         assert [next(run) for _ in range(3)] == [3, 3, 3]
