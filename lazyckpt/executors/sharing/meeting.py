@@ -245,7 +245,10 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any], rank: int, peer:
     shown = "; ".join(
         f"{name}: {one.get(name, 'nothing')} and {other.get(name, 'nothing')}" for name in names[:3]
     )
-    return f"ranks {rank} and {peer} differ, and share no work: {shown}"
+    return (
+        f"ranks {rank} and {peer} differ, and share no work: {shown}; make settings and data "
+        "equal, and the functions before shard with the values bound to them"
+    )
 
 
 def _ranks(ranks: list[int]) -> str:
