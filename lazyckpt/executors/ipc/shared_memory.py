@@ -16,7 +16,7 @@ import numpy as np
 
 LENT_SLOTS = 4  # slots that a consumer may keep; it copies the data of others
 
-_LINE = 64  # bytes of a cache line
+LINE = 64  # bytes of a cache line
 
 
 class SharedMemorySlots:
@@ -178,7 +178,7 @@ def room(sizes: Iterable[int]) -> int:
     """Return the bytes that buffers of these sizes take, each aligned to a cache line."""
     end = 0
     for size in sizes:
-        end += size + -size % _LINE
+        end += size + -size % LINE
     return end
 
 
@@ -188,14 +188,14 @@ def fill(memory: Any, buffers: Iterable[Any]) -> None:
     for buffer in buffers:
         end = begin + len(buffer)
         memory[begin:end] = buffer
-        begin = end + -end % _LINE
+        begin = end + -end % LINE
 
 
 def split(memory: Any, sizes: Iterable[int], begin: int = 0) -> list[Any]:
     """Return the buffers of these sizes that `fill` has copied, from an offset on."""
     found = []
     for size in sizes:
-        begin += -begin % _LINE
+        begin += -begin % LINE
         found.append(memory[begin : begin + size])
         begin += size
     return found

@@ -30,6 +30,7 @@ from typing import IO, Any
 
 from lazyckpt.executors.ipc.pickler import LARGE, Pickler
 from lazyckpt.executors.ipc.shared_memory import (
+    LINE,
     SharedMemorySlots,
     UnmappedSlots,
     allocate,
@@ -168,9 +169,12 @@ class Sender:
         """Write a frame to the outbox, with the first `here` of its parts inside the frame."""
         brought = parts[:here]
         sizes = struct.pack(f"={len(parts)}Q", *map(len, parts))
-        end = room([_HEAD.size + len(sizes), *map(len, brought)])
-        head = _HEAD.pack(end, kind, first, second, len(parts), len(brought))
-        fill(frame := bytearray(end), [head + sizes, *brought])
+        frame = bytearray(_HEAD.size) + sizes
+        for part in brought:
+            frame += bytes(-len(frame) % LINE)
+            frame += part
+        frame += bytes(-len(frame) % LINE)
+        _HEAD.pack_into(frame, 0, len(frame), kind, first, second, len(parts), len(brought))
         self._outbox.append((frame, file))
 
     def _fill_slot(self, parts: Sequence[Any]) -> int:
