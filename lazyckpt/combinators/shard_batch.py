@@ -52,15 +52,14 @@ def _traced(call: Call, tracing: Any) -> Stage[Any, Any]:
     """Keep the origins of each item of a list, and give any other batch's part all of them."""
     tracing.look()
     given = call.arguments
-    cost = lambda item: given["key"](tracing.plain(item))  # noqa: E731
+    part, key = partial(_part, given["num_shards"], given["index"]), given["key"]
 
-    def part(batch: Any) -> Any:
+    def traced(batch: Any) -> Any:
         if isinstance(batch, (list, tuple)):
-            return _part(given["num_shards"], given["index"], cost, batch)
-        found = _part(given["num_shards"], given["index"], given["key"], tracing.plain(batch))
-        return tracing.traced(found, tracing.origins(batch))
+            return part(lambda item: key(tracing.plain(item)), batch)
+        return tracing.traced(part(key, tracing.plain(batch)), tracing.origins(batch))
 
-    return mapped(part)
+    return mapped(traced)
 
 
 @giving(Keeping)

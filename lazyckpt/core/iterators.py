@@ -74,17 +74,16 @@ def are_exact(make: Callable[[Sequence[int]], Any] = iter) -> bool:
 
 
 MAKE: Callable[[Any], Any] = iter if are_exact() else Walk
-_NATIVE = (list, tuple, range, bytes)
 
 
 def iterate(items: Sequence[T], start: int = 0) -> Iterator[T]:
-    """Iterate over a sequence, from an index on.
+    """Iterate over a list, tuple, range or bytes, from an index on.
 
     Args:
         items: The sequence. A list may change meanwhile, as with `iter`.
         start: The index of the first item; there are none from the length on.
     """
-    found: Any = MAKE(items) if isinstance(items, _NATIVE) else Walk(items)
+    found: Any = MAKE(items)
     if start:
         found.__setstate__(start)
     return found  # type: ignore[no-any-return]

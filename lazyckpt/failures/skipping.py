@@ -141,15 +141,14 @@ class _Rewriting:
         calls: list[Call] = []
         holes = False  # whether items may be holes
         most = in_a_row = math.inf  # items of an endless repetition, all of which may be skipped
-        for call in chain.calls:
+        for call, machine in zip(chain.calls, chain.machines, strict=True):
+            is_endless = bool(calls) and machine.rate.epochs == machine.length == math.inf
             for each, is_blind, makes in self.guarded(call):
-                if is_blind and calls:
-                    upstream = Chain(tuple(calls)).machine
-                    if call.build(upstream).rate.epochs == call.build(upstream).length == math.inf:
-                        in_a_row = (upstream.length or math.inf) * epochs_tried(upstream.length)
-                        if holes:
-                            is_blind = upstream.length is not None  # no random access to keep
-                            most = in_a_row
+                if is_blind and is_endless:
+                    length = Chain(tuple(calls)).machine.length
+                    in_a_row = (length or math.inf) * epochs_tried(length)
+                    if holes:
+                        is_blind, most = length is not None, in_a_row  # no random access to keep
                 if holes and not is_blind:
                     calls.append(self.sieve(call, most=min(most, in_a_row)))
                     holes, most = False, math.inf

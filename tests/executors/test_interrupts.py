@@ -145,7 +145,7 @@ def tried(function: Callable[..., None], name: str, executor: str, **how: bool) 
     if executor != "inline":  # the generators of stages are closed by the thread that drops them
         assert not lost, lost
         other = threading.Thread(
-            target=list, args=(lz.run(PIPELINES[name], executor=EXECUTORS[executor]),)
+            target=list, args=(lz.run(PIPELINES[name], executor=EXECUTORS[executor]),), daemon=True
         )
         other.start()
         other.join(30.0)
@@ -236,7 +236,7 @@ def slow(x: int) -> int:
 def test_a_run_that_is_closed_while_it_waits_for_a_slow_item_ends() -> None:
     """It then looks whether the worker is alive, which it isn't after the close."""
     pipeline = lz.source([1]) | lz.map(slow)
-    for number in range(1, 60, 1 if IS_DEEP else 7):
+    for number in range(1, 60, 1 if IS_DEEP else 4):
         with lz.run(pipeline, executor=lz.processes()) as run, At(number, run.close, after=0.2):
             assert [*run] in ([], [1])
 

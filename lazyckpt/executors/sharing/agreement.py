@@ -91,7 +91,8 @@ def _function(value: Any) -> Any:
     if isinstance(value, partial):
         return [_function(value.func), _content(value.args), _content(value.keywords)]
     if not isinstance(value, FunctionType):
-        return getattr(value, "__qualname__", None) or type(value).__qualname__
+        name = getattr(value, "__qualname__", None)
+        return name if isinstance(name, str) else type(value).__qualname__
     bound = [each for each in (value.__defaults__, value.__kwdefaults__) if each]
     for variable, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
         with suppress(ValueError):  # it isn't set yet

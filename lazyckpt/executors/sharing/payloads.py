@@ -6,13 +6,14 @@ import pickle
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from lazyckpt.core.cut import Cut
+from lazyckpt.core.iterators import Walk
 from lazyckpt.errors import RankMissing
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
@@ -62,7 +63,7 @@ class _Reference:
 
     def __init__(self, left: Left, tell: Callable[[Left], None]) -> None:
         self.maker, self.number = left.maker, left.number
-        self._tell = partial(tell, left._replace(lengths=b""))
+        self._tell = partial(tell, left)
 
     def __del__(self) -> None:
         self._tell()  # takes no lock, as this may run anywhere
@@ -99,6 +100,9 @@ class _Handles:
 
     def __len__(self) -> int:
         return self._left.size
+
+    def __iter__(self) -> Iterator[Any]:
+        return Walk(cast("Sequence[Any]", self))
 
     def __getitem__(self, place: int) -> Any:
         item = Elsewhere(self._payloads, self._outcome, place, self._left.nbytes)
