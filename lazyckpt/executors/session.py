@@ -6,7 +6,6 @@ import os
 import weakref
 from _thread import start_new_thread
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol
 
 from lazyckpt.core.flow import Flow, Position
@@ -53,7 +52,9 @@ class Session:
         self._machine = machine
         self._lost_before = 0
         self._owner = os.getpid()
-        self._finalizer = weakref.finalize(self, _finalize, gate.pools, self._owner)
+        # In a thread, as a signal that came while Python code runs in a finalizer would be lost.
+        end = weakref.finalize(self, start_new_thread, _stop, (gate.pools, self._owner))
+        end.atexit = False
 
     @property
     def machine(self) -> Machine[Any]:
@@ -110,12 +111,3 @@ def _stop(pools: list[WorkerPool], owner: int) -> None:
     for pool in pools:
         if not (pool.is_external and is_forked):
             pool.stop()
-
-
-def _finalize(pools: list[WorkerPool], owner: int) -> None:
-    """Stop pools, in a thread if that may wait: garbage collection may interrupt any code."""
-    if any(pool.is_external for pool in pools):
-        with suppress(RuntimeError):  # the interpreter is shutting down
-            start_new_thread(_stop, (pools, owner))
-    else:
-        _stop(pools, owner)

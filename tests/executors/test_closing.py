@@ -231,6 +231,28 @@ def test_a_run_that_nobody_holds_lets_its_workers_go(executor: lz.Executor, shap
     until(lambda: not workers(), SOON)
 
 
+@pytest.mark.usefixtures("uncollected")
+def test_a_signal_while_a_dropped_run_ends_is_not_lost(flag: Path) -> None:
+    """An error that is raised within a finalizer is printed and forgotten."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        run = lz.run(seekable(Fault(flag, 2, wait)), executor=lz.threads(2))
+        cycle: list[Any] = [run, next(run)]
+        cycle.append(cycle)
+        del run, cycle
+        signal.setitimer(signal.ITIMER_REAL, 0.2)  # a thread waits, and its end is waited for
+        with pytest.raises(KeyboardInterrupt):
+            until(lambda: gc.collect() < 0, SOON)
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        flag.unlink()
+    until(lambda: not workers(), SOON)
+
+
 UNCLOSED = """
 import sys, time
 import lazyckpt as lz

@@ -124,6 +124,7 @@ class FuturesPool(QueuedPool):
     """
 
     is_external = True
+    ends_at_exit = False
 
     def __init__(
         self, executor: Any, handlers: list[Handler], buffer_size: int, timeout: float | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -88,7 +89,7 @@ class WorkerPool(ABC):
     chunk_size = 0
     can_resume = True
     reach: tuple[int, int] | None = None
-    ends_at_exit = False  # whether to stop it before multiprocessing ends this process
+    ends_at_exit = True  # whether to stop it when the interpreter ends
     is_external = False  # whether stopping it waits for third-party software
 
     def __init__(self, workers: int, buffer_size: int) -> None:
@@ -171,6 +172,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
+@atexit.register
 def stop_pools() -> None:
     """Stop the pools of this process that have to end before it does."""
     for pool in list(pools):

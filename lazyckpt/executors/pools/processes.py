@@ -127,7 +127,6 @@ class ProcessPool(WorkerPool):
     """Workers that are processes, each fed through its own pipe, first in, first out."""
 
     can_continue = True
-    ends_at_exit = True
     in_transit = 1
 
     def __init__(

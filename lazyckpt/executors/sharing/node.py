@@ -266,8 +266,6 @@ class LeadingPool(SharedPool):
 class FollowingPool(QueuedPool):
     """The leader of this rank's node as the only worker of a pool: it reads this rank's stream."""
 
-    ends_at_exit = True
-
     def __init__(
         self, meeting: Meeting, index: int, executor: SharedExecutor, own: WorkerPool
     ) -> None:

@@ -76,7 +76,6 @@ class SharedPool(QueuedPool):
         reader: The pool of a thread that drives this one within an opening.
     """
 
-    ends_at_exit = True
     stays: Sequence[Callable[[Any], Any] | None] = ()
     payloads: Payloads | None = None
     reader: WorkerPool | None = None
