@@ -123,8 +123,21 @@ class Reader(Handler):
     position: only its first task has a position, later tasks have None.
     """
 
-    def __init__(self, chain: Chain, machine: Machine[Any] | None = None) -> None:
-        self.chain = chain
+    def __init__(
+        self,
+        chain: Chain,
+        machine: Machine[Any] | None = None,
+        suffices: Callable[[], bool] | None = None,
+    ) -> None:
+        """Prepare to read.
+
+        Args:
+            chain: The pipeline.
+            machine: Its machine; None builds it.
+            suffices: Whether the items read are enough of a stream, as the next one would have to
+                be waited for.
+        """
+        self.chain, self._suffices = chain, suffices
         self.calls = chain.calls
         self._skip_log = skip_log_of(chain)
         self.machine = machine or chain.machine
@@ -137,7 +150,7 @@ class Reader(Handler):
         return Reader, (self.chain,)
 
     def fresh(self) -> Reader:
-        return Reader(self.chain, self.machine)
+        return Reader(self.chain, self.machine, self._suffices)
 
     def close_flows(self) -> None:
         self._flows.clear()
@@ -179,7 +192,8 @@ class Reader(Handler):
         if position is not None and (reading is None or try_snapshot(reading.flow) != position):
             if self._skip_log is not None:
                 self._skip_log.drain()  # records before an error; they are skipped again
-            reading = Reading(self.machine.flow(position), self._skip_log)
+            flow = self.machine.flow(position)
+            reading = Reading(flow, self._skip_log, suffices=self._suffices)
         if reading is None:  # a new worker has no stream to continue
             raise TaskLost
         reading.begin_part()

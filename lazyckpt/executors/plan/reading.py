@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from math import inf
 from time import perf_counter
@@ -29,6 +30,7 @@ class Reading:
         *,
         has_befores: bool = False,
         is_strict: bool = False,
+        suffices: Callable[[], bool] | None = None,
     ) -> None:
         """Prepare to read a flow.
 
@@ -38,12 +40,13 @@ class Reading:
             has_befores: If True, also note the position just before each item.
             is_strict: If True, an error of taking a position is raised at its item. Otherwise
                 the error is kept in place of the position, which may never be needed.
+            suffices: Asked after each item; if it returns True, the part ends.
         """
         if has_befores and flow.before is None and flow.noting is not None:
             flow = flow.noting()
         self.flow, self._skip_log = flow, skip_log
         self._stream = iter(flow)
-        self._is_strict = is_strict
+        self._is_strict, self._suffices = is_strict, suffices
         self._before = flow.before if has_befores else None
         self._last: Position = None  # after the previous item; None before the first
 
@@ -62,7 +65,7 @@ class Reading:
     def _read(self, items: list[Any], count: int, deadline: float) -> bool:
         flow, note, before = self.flow, self.positions.note, self._before
         is_skipping = self._skip_log is not None
-        is_timed = deadline != inf
+        is_timed, suffices = deadline != inf, self._suffices
         for number, item in enumerate(islice(self._stream, count - len(items)), len(items) + 1):
             if is_skipping:
                 self._add_skipped(number - 1)
@@ -77,7 +80,7 @@ class Reading:
                     raise
             else:
                 note(number, position)
-            if is_timed and perf_counter() > deadline:
+            if (is_timed and perf_counter() > deadline) or (suffices is not None and suffices()):
                 return True
         return len(items) == count
 

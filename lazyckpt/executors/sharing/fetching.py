@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain
@@ -70,12 +70,18 @@ class _Coming(list[Any]):
 class _AskingReader(Reader):
     """Reads this rank's items, and asks their makers for them."""
 
-    def __init__(self, chain: Chain, machine: Machine[Any], pool: SharedPool) -> None:
-        super().__init__(chain, machine)
+    def __init__(
+        self,
+        chain: Chain,
+        machine: Machine[Any],
+        pool: SharedPool,
+        suffices: Callable[[], bool] | None,
+    ) -> None:
+        super().__init__(chain, machine, suffices)
         self._pool = pool
 
     def fresh(self) -> _AskingReader:
-        return _AskingReader(self.chain, self.machine, self._pool)
+        return _AskingReader(self.chain, self.machine, self._pool, self._suffices)
 
     def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
         outcome, payloads = super().__call__(task, items), self._pool.payloads
@@ -95,16 +101,23 @@ class FetchingPool(ThreadPool):
     can_resume = False
     is_driven = True
 
-    def __init__(self, pool: SharedPool, common: Chain, machine: Machine[Any]) -> None:
+    def __init__(
+        self,
+        pool: SharedPool,
+        common: Chain,
+        machine: Machine[Any],
+        suffices: Callable[[], bool] | None = None,
+    ) -> None:
         """Prepare to fetch.
 
         Args:
             pool: The pool that makes the items.
             common: The stages up to `shard`, with a skip log of their own.
             machine: Their machine.
+            suffices: Whether the next item would have to be waited for; None if that is unknown.
         """
-        super().__init__([_AskingReader(common, machine, pool)], 1, _AHEAD, None)
-        self.chunk_size = 1
+        super().__init__([_AskingReader(common, machine, pool, suffices)], 1, _AHEAD, None)
+        self.chunk_size = 1 if suffices is None else 0
         self._common, self._machine = common, machine
         pool.can_resume, pool.reader = False, self
 

@@ -15,7 +15,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.lookahead import Work
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.handlers import Outcome, Reader
+from lazyckpt.executors.plan.handlers import Reader
 from lazyckpt.executors.plan.segments import Segment, cut_after, dealt
 from lazyckpt.executors.plan.tasks import stream_tasks
 from lazyckpt.executors.planned import DrivenFlows, Plan, handlers_of
@@ -25,7 +25,7 @@ from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import opening_of
 from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard, fetched
 from lazyckpt.executors.sharing.link import Link, Meeting, Reach
-from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, outcome_of, packed
+from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, opened_apart, packed_apart
 from lazyckpt.executors.sharing.payloads import Payloads
 from lazyckpt.executors.sharing.pool import SharedPool
 from lazyckpt.executors.sharing.tee import Tee
@@ -87,7 +87,8 @@ def driven_by_node(
         flow = partial(pool.flow, inner_log)
         machine = alone._replace(flow=flow, item=None, view=None)
         if pool.stays:
-            fetching = FetchingPool(pool, Chain(calls), machine)
+            suffices = partial(pool.has_no_more_for, meeting.rank)
+            fetching = FetchingPool(pool, Chain(calls), machine, suffices)
             machine = fetching.machine(gate, skip_log)
             pools.append(fetching)
     else:
@@ -159,6 +160,11 @@ class LeadingPool(SharedPool):
             raise TaskLost
         machine = self._tee.machine(self._meeting.rank, log)
         return self._deals.build(machine).flow(position)
+
+    def has_no_more_for(self, rank: int) -> bool:
+        """Return whether a rank has to wait for its next item."""
+        tee = self._tee
+        return tee is None or tee.lacks(rank, self._deals.arguments["num_shards"])
 
     def _prepare(self, link: Link) -> None:
         followers, skip_log = self._meeting.role.followers, skip_log_of(self._common)
@@ -255,11 +261,12 @@ class LeadingPool(SharedPool):
                 calls, skip_log = apart(self._common.calls)
                 deals = self._deals.replaced(index=index)
                 machine = deals.build(tee.machine(rank, skip_log))
-                readers[index] = Reader(Chain((*calls, deals)), machine)
+                suffices = partial(self.has_no_more_for, rank)
+                readers[index] = Reader(Chain((*calls, deals)), machine, suffices)
             outcome = readers[index](task)
             if self.stays and payloads is not None:
                 outcome = fetched(outcome, payloads, readers[index].calls)
-            link.send(rank, packed(key, outcome))
+            link.send(rank, packed_apart(key, outcome))
             del outcome, message
 
 
@@ -280,7 +287,6 @@ class FollowingPool(QueuedPool):
         inner = executor.inner.spec
         super().__init__(1, inner.buffer_size, None)
         self.in_transit = inner.in_transit
-        self.chunk_size = 1  # no row waits for the next one
         self._meeting, self._index, self._own = meeting, index, own
         self._patience = executor.arguments["timeout"]
         self._lock = threading.RLock()
@@ -330,9 +336,7 @@ class FollowingPool(QueuedPool):
         if isinstance(found, Exception):
             pending.came.put(found)  # it stays there, for whoever waits for the task
             raise found
-        outcome = outcome_of(found)
-        assert isinstance(outcome, Outcome)
-        pending.outcome = outcome._replace(is_transfer_error=False)  # the stream has moved on
+        pending.outcome = opened_apart(found)
 
     def drop(self, pending_tasks: Any) -> None:
         with self._lock:

@@ -87,3 +87,23 @@ def outcome_of(message: memoryview) -> Outcome | Loss:
     found = opened(Packed(message))
     assert isinstance(found, (Outcome, Loss))
     return found
+
+
+def packed_apart(key: bytes, outcome: Outcome) -> bytes:
+    """Return an outcome as a message, with each item as one, as some may not travel."""
+    messages = [packed(bytes(KEY_BYTES), Outcome([item])) for item in outcome.items]
+    return packed(key, outcome._replace(items=messages))
+
+
+def opened_apart(message: memoryview) -> Outcome:
+    """Return the outcome in a message of `packed_apart`, up to the first item that can't travel."""
+    outcome, items = outcome_of(message), list[Any]()
+    assert isinstance(outcome, Outcome)
+    for each in outcome.items:
+        found = outcome_of(memoryview(each))
+        assert isinstance(found, Outcome)
+        if found.failure is not None:
+            outcome = outcome._replace(failure=found.failure, end=None)
+            break
+        items += found.items
+    return outcome._replace(items=items, is_transfer_error=False)  # it can't be tried again

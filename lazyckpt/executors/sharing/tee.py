@@ -19,7 +19,7 @@ from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
-_READ_SECONDS = 10e-3  # time to read per turn, since each turn wakes all ranks
+_READ_SECONDS = 20e-3  # time to read per turn, since each turn wakes all ranks
 _TICK = 0.25  # seconds between two messages that a waiting rank is alive
 
 
@@ -133,12 +133,22 @@ class Tee:
         self._done = dict(self._opened)  # of these, how many the rank needs no longer
         self._streams: dict[int, _Stream] = {}
         self._is_reading = False
+        self._are_ahead = False  # whether ranks may wait for slower ones
         self._closed: BaseException | None = None
 
     def machine(self, rank: int, skip_log: SkipLog | None) -> Machine[Any]:
         """Return the machine of a rank, which records skipped items in its own log."""
         flow = partial(self._flow, rank, skip_log)
         return self._machine._replace(flow=flow, item=None, view=None)
+
+    def lacks(self, rank: int, count: int) -> bool:
+        """Return whether a rank has to wait for the last of so many further items."""
+        with self._changed:
+            stream = self._streams.get(self._opened[rank] - 1)
+            if stream is None or stream.is_over:
+                return False
+            there = stream.passed + len(stream.held)
+            return there < stream.reached.get(rank, 0) + count
 
     def leave(self, rank: int) -> None:
         """Wait for a rank no longer."""
@@ -203,6 +213,7 @@ class Tee:
             begin = given - stream.passed
             held = stream.held[begin : begin + count]
             found, own = len(held), [each.item for each in held[index : index + 1]]
+            stream.reached[rank] = given + found
             if found < count and stream.failure is not None:
                 error = stream.failure.error
                 raise TaskLost if isinstance(error, TaskLost) else stream.failure
@@ -233,6 +244,7 @@ class Tee:
                 if not self._is_reading and not late:
                     self._is_reading = True
                     self._start(partial(self._read, stream, missing))
+                self._are_ahead = self._are_ahead or bool(late)
                 has_changed = self._changed.wait(_TICK)
             if late and not has_changed:
                 self._look_after(late)
@@ -270,4 +282,6 @@ class Tee:
         if passed > stream.passed:
             del stream.held[: passed - stream.passed]
             stream.passed = passed
-            self._changed.notify_all()
+            if self._are_ahead:
+                self._are_ahead = False
+                self._changed.notify_all()

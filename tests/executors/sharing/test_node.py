@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +66,37 @@ def test_a_rank_that_stops_is_an_error_once_its_node_waits_for_it() -> None:
     reader, _, other = on_ranks(3, work)
     assert "which is on this node" in reader
     assert "which is on another node" in other
+
+
+class Sealed:
+    """Can't be unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return int, ("sealed",)
+
+
+@pytest.mark.parametrize("bad", [Sealed, threading.Lock])
+def test_an_item_that_can_not_travel_is_an_error_after_the_items_before_it(
+    bad: Callable[[], object],
+) -> None:
+    items = lz.source(range(400)) | lz.map(lambda n: [n, bad()] if n == 301 else [n])
+    hub = Hub(2, nodes=((0, 1),))
+
+    def work(rank: int) -> list[Any]:
+        own = items | lz.filter(len) | lz.shard(num_shards=2, index=rank)
+        found = list[Any]()
+        with lz.run(own, executor=shared_by(hub, rank, lz.threads(2))) as run:
+            try:
+                found.extend(each[0] for each in run)
+            except (TypeError, ValueError) as error:
+                found.append(str(error))
+                assert run.state.items == 150
+        return found
+
+    reader, other = on_ranks(2, work)
+    assert reader == [*range(0, 400, 2)]
+    assert other[:-1] == [*range(1, 301, 2)]
+    assert "sealed" in other[-1] or "pickle" in other[-1]
 
 
 def test_pipelines_that_a_node_can_not_read_as_one_are_refused() -> None:
