@@ -17,6 +17,7 @@ import torch.distributed.checkpoint as dcp
 import lazyckpt as lz
 from lazyckpt.errors import ArgumentError
 from tests.world.integrations.documents import NOTED, pipeline
+from tests.world.integrations.launcher import join, launch
 from tests.world.integrations.trainer_cases import runs
 
 READERS: list[Any] = ["rank", "node"]
@@ -26,7 +27,7 @@ STEPS = (3, 7)  # of two trainings by Lightning, on two ranks
 
 def rank(folder: Path, workers: str, steps: int, readers: Any) -> None:
     """Go on from the last checkpoint of any number of ranks, and leave another one."""
-    dist.init_process_group("gloo")
+    join()
     rank, size = dist.get_rank(), dist.get_world_size()
     own, saved = pipeline(size, rank), folder / "saved"
     inner = lz.processes(2) if workers == "processes" else lz.threads(1)
@@ -96,8 +97,6 @@ def test_without_workers(executor: Any) -> None:
 
 
 if __name__ == "__main__":
-    from tests.world.integrations.launcher import launch
-
     place = Path(sys.argv[1])
     for readers in sys.argv[2:]:
         (place / readers).mkdir()
