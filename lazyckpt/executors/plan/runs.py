@@ -124,7 +124,8 @@ def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
         position, _ = without_marks(position)
         anchor = layers.anchor(position)
         while True:
-            count, anchor, passed = sizer.next(skip, anchor)
+            count = sizer.count
+            anchor, passed = skip(anchor, count)
             after = layers.begin(anchor)
             if passed:
                 yield Task(

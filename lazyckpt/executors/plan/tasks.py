@@ -37,7 +37,6 @@ class ChunkSizer:
     Attributes:
         size: Number of items that fit into a task.
         most: The most items that the next task may have; for a run, the most outputs.
-        tail: Number of tasks before the end at which tasks begin to shrink; 1 means never.
         is_growing: If True, tasks are still far smaller than they will be.
     """
 
@@ -65,7 +64,6 @@ class ChunkSizer:
         """
         self.size, self.most = fixed or 1, ANY
         self.fixed = fixed
-        self.tail = 2 * workers if workers > 1 and not fixed else 1
         self._workers, self._in_transit = workers, in_transit
         self._buffer_size, self._is_gated = buffer_size, is_gated
         self._share, self._fraction = share, 1.0
@@ -105,17 +103,6 @@ class ChunkSizer:
         fitting = self._fitting * self._fraction
         self.is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
-
-    def next(self, skip: Skip, position: Position) -> tuple[int, Position, int]:
-        """Return the size of the next task, the position after it, and the items available.
-
-        Near the end tasks shrink, so that workers finish at the same time.
-        """
-        count = self.count
-        if self.tail > 1:
-            left = skip(position, self.tail * count)[1]
-            count = max(-(-left // self.tail), -(-count // 8))
-        return count, *skip(position, count)
 
     def limit(self) -> int:
         """Return how many of this pipeline's items to have in flight; at least one."""
@@ -178,7 +165,8 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         while True:
-            count, after, passed = sizer.next(skip, position)
+            count = sizer.count
+            after, passed = skip(position, count)
             if passed:
                 yield Task((position, passed), passed, after, ItemPositions(_after(skip, position)))
             if passed < count:
