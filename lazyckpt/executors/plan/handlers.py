@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -209,8 +209,6 @@ class Mapper(Handler):
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
-        # Machines that no thread uses, each with its epoch and share, and the list it reads.
-        self._idle: list[tuple[tuple[int, Share], list[Any], Machine[Any]]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
@@ -231,20 +229,7 @@ class Mapper(Handler):
     ) -> None:
         position, upstream, given = task
         known["item_bytes"] = item_bytes(given)  # the inputs; the outputs are added later
-        at_hand, machine = self._machine(upstream)
-        at_hand += given
-        items.extend(machine.flow(position))
-        at_hand.clear()
-        self._idle.append((upstream, at_hand, machine))
-
-    def _machine(self, upstream: tuple[int, Share]) -> tuple[list[Any], Machine[Any]]:
-        """Return a machine that no other thread uses, and the empty list that it reads."""
-        with suppress(IndexError):
-            known, at_hand, machine = self._idle.pop()
-            if known == upstream:
-                return at_hand, machine
-        at_hand = []
-        return at_hand, build_machine(self.calls, items_machine(at_hand, *upstream))
+        items.extend(build_machine(self.calls, items_machine(given, *upstream)).flow(position))
 
 
 def without_flows(handlers: list[Handler]) -> list[Handler]:
