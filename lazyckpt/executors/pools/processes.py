@@ -50,7 +50,6 @@ from lazyckpt.executors.pools.worker_process import (
 )
 
 _MOST_SLOTS = 1024  # per worker, for any number of segments
-_ANY = select.POLLIN | select.POLLOUT
 _TICK = 0.25  # seconds between two checks that a worker is alive, in case its pipe stays open
 
 _at_exit: Finalize[Any] | None = None
@@ -99,22 +98,6 @@ def _let_go(workers: list[WorkerProcess]) -> None:
                 pass
     for worker in workers:
         worker.close()
-
-
-def _poll(
-    workers: Mapping[int, WorkerProcess], seconds: float = 0.0, awaited: WorkerProcess | None = None
-) -> list[tuple[int, int]]:
-    """Wait until a worker has sent data or can receive some; with `awaited`, only its data count.
-
-    Returns:
-        Pairs of a file descriptor and its events.
-    """
-    poller = select.poll()
-    for number, worker in workers.items():
-        is_awaited = awaited is None or worker is awaited
-        if events := worker.events() & (_ANY if is_awaited else select.POLLOUT):
-            poller.register(number, events)
-    return poller.poll(seconds * 1000)
 
 
 def slot_count(workers: int, buffer_size: int, segments: int) -> int:
@@ -207,7 +190,7 @@ class ProcessPool(WorkerPool):
             worker = self._worker_of(pending)
             patience = patience or Patience(self._patience, worker.progress)
             seconds = max(0.0, min(_TICK, patience.left()))
-            if not worker.has_hung_up and self._take_in(seconds, worker) and not patience.is_over:
+            if not worker.has_hung_up and self._take_in(seconds) and not patience.is_over:
                 continue
             with self._lock:
                 if self.is_done(pending) or pending.generation != self.generation:
@@ -226,17 +209,15 @@ class ProcessPool(WorkerPool):
                 self._end_workers()
             raise TaskLost
 
-    def _take_in(self, seconds: float = 0.0, awaited: WorkerProcess | None = None) -> bool:
-        """Wait for `awaited` alone, as each wake-up costs; then receive the outcomes of all.
-
-        Returns:
-            Whether anything has arrived.
-        """
+    def _take_in(self, seconds: float = 0.0) -> bool:
+        """Wait until a worker has sent data or can receive some; return whether one has."""
         with self._lock:
             workers = {worker.pipe.fileno(): worker for worker in self._workers}
-        if awaited is not None:
-            _poll(workers, seconds, awaited)
-        found = _poll(workers)
+        poller = select.poll()
+        for number, worker in workers.items():
+            if events := worker.events():
+                poller.register(number, events)
+        found = poller.poll(seconds * 1000)
         with self._lock:
             for number, event in found:
                 workers[number].handle(event)
