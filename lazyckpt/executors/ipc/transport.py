@@ -28,7 +28,7 @@ from functools import partial
 from mmap import PAGESIZE
 from typing import IO, Any
 
-from lazyckpt.executors.ipc.pickler import LARGE, Pickler
+from lazyckpt.executors.ipc.pickler import Pickler
 from lazyckpt.executors.ipc.shared_memory import (
     LINE,
     SharedMemorySlots,
@@ -99,7 +99,6 @@ class Sender:
         self._outbox: deque[tuple[Any, IO[bytes] | None]] = deque()  # bytes, a file to send
         self._slots = slots if shared and hasattr(socket, "send_fds") else 0
         self._memory: SharedMemorySlots | None = None
-        self._pickler: Pickler | None = None
         self._warned = False
 
     def send(self, message: Any, number: int = 0) -> int:
@@ -115,13 +114,10 @@ class Sender:
         Raises:
             Unwritable: If the message can't be pickled. Nothing was sent.
         """
-        pickler, self._pickler = self._pickler or Pickler(), None
         try:
-            pickled, large = pickler.dump(message)
+            pickled, large = Pickler().dump(message)
         except Exception as error:
             raise Unwritable(error) from error
-        if len(pickled) < LARGE:  # otherwise the pickler would keep the memory of a large message
-            self._pickler = pickler
         is_full = self.has_more  # the pipe is full until it reports that it has room
         parts = [pickled, *large]
         in_slot = parts if len(pickled) >= LARGE_PICKLE else large

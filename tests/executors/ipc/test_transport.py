@@ -18,8 +18,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lazyckpt.executors.ipc.pickler import LARGE
 from lazyckpt.executors.ipc.transport import (
-    LARGE,
     LARGE_PICKLE,
     Receiver,
     Sender,
