@@ -22,7 +22,14 @@ from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import LimitedRun
-from lazyckpt.executors.plan.tasks import ANY, ChunkSizer, Task, TaskGenerator, Tasks
+from lazyckpt.executors.plan.tasks import (
+    ANY,
+    POSITION_BYTES,
+    ChunkSizer,
+    Task,
+    TaskGenerator,
+    Tasks,
+)
 from lazyckpt.failures.marks import without_marks
 
 _PART_SECONDS = 0.1  # time limit of a part, not counting its last item
@@ -80,7 +87,7 @@ class RunReader(Handler):
         if opened is None:
             opened = LimitedRun(self._layers, run.position, run.upstream, is_last=self._is_last)
         opened.begin_part()
-        known.update(positions=opened.positions, skipped=opened.skipped)
+        known.update(positions=opened.positions, skipped=opened.skipped, item_bytes=POSITION_BYTES)
         if _is_cut(opened, items, run, begun):
             known["left"] = left = opened.left()
             if left:
@@ -101,7 +108,7 @@ def _is_cut(opened: LimitedRun, items: list[Any], run: ItemRun, begun: float) ->
         made = len(items)
         if made >= look:
             look *= _LOOKS
-            fitting = min(run.most, int(fill / item_bytes(items)))
+            fitting = min(run.most, int(fill / (item_bytes(items) + POSITION_BYTES)))
         is_full = made >= fitting or perf_counter() > deadline
         if is_full and opened.can_be_cut:
             return True

@@ -24,7 +24,7 @@ CHUNK_BYTES = 1 << 18  # size limit of a chunk
 READY_BYTES = 9 << 19  # size limit of the parts of runs that are computed ahead, per worker
 SHARED_BYTES = 1 << 26  # size limit of tasks that ranks share, done or in flight, in sum
 CHUNK_ITEMS = 1 << 14
-_POSITION_BYTES = 256  # approximate size of a position
+POSITION_BYTES = 256  # approximate size of a position
 ANY = 1 << 60  # a number of items that is no limit
 _END: Any = object()
 Skip: TypeAlias = Callable[[Position, int], tuple[Position, int]]
@@ -70,7 +70,7 @@ class ChunkSizer:
         self._fitting = 1.0  # items per task, if this pipeline had all workers and all memory
         self.is_growing = not is_gated
         self._is_small = False
-        self._beside = _POSITION_BYTES if are_noted else 0
+        self._beside = POSITION_BYTES if are_noted else 0
         self._bytes = CHUNK_BYTES / 8
 
     @property

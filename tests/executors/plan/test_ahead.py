@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import tracemalloc
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -210,6 +211,26 @@ def test_what_all_segments_have_under_way_finds_room_in_shared_memory(tmp_path: 
         warnings.simplefilter("error")
         with lz.run(lz.interleave(*parts), executor=executor) as run:
             assert [int(item[0]) for item in run] == [x for x in range(100) for _ in parts]
+
+
+def numbers(x: int) -> Iterator[int]:
+    return (x + n for n in range(10**6))
+
+
+def test_the_parts_of_small_outputs_hold_no_more_than_it_says() -> None:
+    """Their positions count too: they take more memory than a number."""
+    pipeline, executor = lz.source(range(1_000, 2_000)) | lz.flat_map(numbers), lz.threads(2)
+    found = re.search(r"one item, with ([\d.]+) MiB per worker", sentence(pipeline, executor))
+    assert found is not None
+    tracemalloc.start()
+    try:
+        with lz.run(pipeline, executor=executor) as run:
+            assert sum(1 for _ in islice(run, 200_000)) == 200_000
+            ready: list[int] = []
+            until(lambda: ready.append(run.stats.ready) or ready[-40:] == [ready[-1]] * 40)
+            assert tracemalloc.get_traced_memory()[0] <= 2 * (float(found[1]) + 2) * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("workers", "buffer_size"), [(1, 8), (3, 2)])
