@@ -105,7 +105,7 @@ class Lookahead:
         """The number of items that are ready, from the next item on."""
         found = 0
         for task, pending in tuple(self._queue):
-            if not isinstance(pending, PendingTask) or not self._is_done(pending):
+            if not isinstance(pending, PendingTask) or not self._pool.is_done(pending):
                 break
             found += task.size if pending.outcome is None else len(pending.outcome.items)
         return found
@@ -305,9 +305,6 @@ class Lookahead:
         self._queue.insert(place, (following, self._submit(following, after=pending)))
         self._items += outcome.left
         pending.is_continued = True
-
-    def _is_done(self, pending: PendingTask | Exception | None) -> bool:
-        return not isinstance(pending, PendingTask) or self._pool.is_done(pending)
 
     def _keep_done(self) -> None:
         """Keep the next tasks that stopped workers had finished; generate tasks after those.

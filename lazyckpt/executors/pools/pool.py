@@ -7,6 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -19,6 +20,7 @@ from lazyckpt.failures.skip_log import SkipLog
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class PendingTask:
     """A submitted task and, once it is done, its outcome.
 
@@ -36,22 +38,16 @@ class PendingTask:
         outcome: None until `WorkerPool.result` has it.
     """
 
-    __slots__ = (
-        "called", "came", "generation", "handle", "is_continued", "items", "lost", "made",
-        "outcome", "size",
-    )  # fmt: skip
-
-    def __init__(self, generation: int, size: int, handle: Any = None) -> None:
-        self.generation = generation
-        self.size = size
-        self.handle = handle
-        self.items: list[Any] = []
-        self.is_continued = False
-        self.made: int | None = None
-        self.called: int | None = None
-        self.lost: Exception | None = None
-        self.came: SimpleQueue[Any] = SimpleQueue()
-        self.outcome: Outcome | None = None
+    generation: int
+    size: int
+    handle: Any = None
+    items: list[Any] = field(default_factory=list)
+    is_continued: bool = False
+    made: int | None = None
+    called: int | None = None
+    lost: Exception | None = None
+    came: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    outcome: Outcome | None = None
 
     @property
     def is_done(self) -> bool:
