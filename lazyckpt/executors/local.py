@@ -52,8 +52,8 @@ def threads(
 
     Threads suit work that waits or releases the GIL: reading, decoding, NumPy.
 
-    Small items travel in chunks of up to 16,384 items, 256 KiB and 32 ms of work. Two chunks
-    per worker are held ready.
+    Small items travel in chunks of up to 16,384 items, 256 KiB and 32 ms of work. If items
+    become slow, what is ready after 0.1 s is delivered. Two chunks per worker are held ready.
 
     Workers run `map`, `filter` and `flat_map` in parallel, each on its own item. Stages that
     need items in order run in one separate thread; `lz.explain` shows which.
@@ -159,8 +159,8 @@ def processes(
     that kills or hangs its worker is tried again at least once and then skipped, if its stage
     may skip items that fail.
 
-    Small items travel in chunks of up to 16,384 items, 256 KiB and 32 ms of work. Two chunks
-    per worker are held ready.
+    Small items travel in chunks of up to 16,384 items, 256 KiB and 32 ms of work. If items
+    become slow, what is ready after 0.1 s is delivered. Two chunks per worker are held ready.
 
     Memory: each segment run by workers (see `explain`) holds `buffer_size` items, plus three
     items per worker: one being computed, one in transit, and one in a slot about to be freed.

@@ -29,7 +29,7 @@ from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool,
 from lazyckpt.failures.marks import after_skips, marks_of
 from lazyckpt.failures.skip_log import SkipLog
 
-_MOST_RUNS = 128  # runs to check for a part that can be continued
+_MOST_PARTS = 128  # tasks to check for a part that can be continued
 
 End: TypeAlias = Callable[[], Position]
 """Returns the position at the end of the current chunk, from which tasks are generated."""
@@ -92,6 +92,7 @@ class Lookahead:
         self._tasks: Tasks | None
         self._generation: int  # of the pool, when tasks were last submitted
         self._is_over: bool  # whether there are no more tasks
+        self._are_in_parts: bool  # whether the last task has left some of its inputs
         self._left_out: Mapping[int, int]  # by stage, the records skipped before the next task
         self.begin()
 
@@ -159,7 +160,7 @@ class Lookahead:
         """Submit as many tasks as may be in flight, or one if nothing is computed ahead."""
         if self._generation != self._pool.generation and not self.gate.is_closed:
             self._keep_done()
-        self._continue_runs()
+        self._continue_parts()
         is_ahead = self.gate.is_open and not self._losses.is_recovering
         limit = self._sizer.limit() if is_ahead else 1
         while not self._is_over and self._items < limit and not self._losses.is_next:
@@ -202,7 +203,7 @@ class Lookahead:
         """Forget all tasks, and generate them again from the end of the current chunk."""
         self.abandon()
         self._tasks = None
-        self._is_over = False
+        self._is_over = self._are_in_parts = False
         self._generation = self._pool.generation
 
     def _next_task(self, end: End) -> Task:
@@ -245,6 +246,7 @@ class Lookahead:
     def _received(self, task: Task, pending: PendingTask, outcome: Outcome) -> tuple[Task, Outcome]:
         """Take the first task off the queue, and adapt to its outcome."""
         used = max(1, task.size - outcome.left) if task.is_run else len(outcome.items)
+        self._are_in_parts = outcome.left > 0
         self._sizer.observe(outcome, used, task.seconds)
         self._losses.made(used, len(outcome.items))
         if not self._losses.is_next:
@@ -274,13 +276,13 @@ class Lookahead:
         task = task._replace(after=after_skips(task.after, then))
         return task, outcome._replace(positions=positions, skipped=skipped)
 
-    def _continue_runs(self) -> None:
-        """Submit the next part of each run that has a part ready."""
-        if not self._queue or not self._queue[0][0].is_run:
+    def _continue_parts(self) -> None:
+        """Submit the next part of each task that has a part ready, if tasks are done in parts."""
+        if not self._queue or not (self._are_in_parts or self._queue[0][0].is_run):
             return
         place, left = 0, READY_BYTES * self._pool.workers * self._share.fraction()
         unfinished = 0  # once there is one per worker, no later task is done
-        while place < len(self._queue) and place < _MOST_RUNS and left > 0:
+        while place < len(self._queue) and place < _MOST_PARTS and left > 0:
             task, pending = self._queue[place]
             place += 1
             outcome = self._found(pending)
@@ -295,13 +297,10 @@ class Lookahead:
                 self._continue(place, task, pending, outcome)
 
     def _continue(self, place: int, task: Task, pending: PendingTask, outcome: Outcome) -> None:
-        """Submit the next part of a run, if it has one that isn't in flight."""
+        """Submit the next part of a task, if it has one that isn't in flight."""
         if not outcome.left or pending.is_continued:
             return
-        assert outcome.positions
-        position, most = outcome.positions.last, self._losses.most
-        run = task.payload._replace(position=position, upstream=outcome.left, most=most)
-        following = task._replace(payload=run, size=outcome.left)
+        following = task.rest(outcome, self._losses.most)
         self._queue.insert(place, (following, self._submit(following, after=pending)))
         self._items += outcome.left
         pending.is_continued = True
@@ -344,7 +343,7 @@ class Lookahead:
     def _is_behind_lost(self, pending: PendingTask) -> bool:
         """Return whether the worker was lost at a task of later items that it did first.
 
-        This happens to the next part of a run. Submitted again, it precedes all other tasks.
+        This happens to the next part of a task. Submitted again, it precedes all other tasks.
         """
         known = [each for _, each in self._queue if isinstance(each, PendingTask)]
         return pending.made is None and any(each.made is not None for each in known)

@@ -142,11 +142,13 @@ class Prefetcher:
                 log.lose(outcome.lost)
         size, is_last = len(outcome.items), task.payload is None
         error: Exception | None = outcome.failure
-        if error is None and task.item_positions is not None and size < task.size:
+        if error is None and task.item_positions is not None and size < task.size - outcome.left:
             error = SourceChanged(
                 f"{task.size} items were expected, but {size} arrived: a source has become shorter"
             )
         skipped = task.skipped or outcome.skipped
+        if outcome.left and task.skipped:
+            skipped = [each for each in skipped if each[0] < size]
         items: Iterator[Any] = iterate(outcome.items)
         if self._inner_log is not None and skipped:
             items = LoggingItems(items, self._inner_log, dict(skipped))

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
+from math import inf
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ from lazyckpt.failures.skipping import skip_log_of
 from lazyckpt.failures.watching import guarded_in, leave_out
 from lazyckpt.timers.timings import Timings, taken
 
+PART_SECONDS = 0.1  # time limit of a part of a task, not counting its last items
+
 
 class Outcome(NamedTuple):
     """The result of a task: items, optionally followed by an error or the end.
@@ -36,7 +39,7 @@ class Outcome(NamedTuple):
         seconds: Time that the task took.
         item_bytes: Approximate size of an item.
         skipped: In a stream, the records skipped, each with the number of items before it.
-        left: In a run, the number of input items left for its next part.
+        left: The number of input items left for the next part of the task.
         lost: The records skipped because workers were lost at them, by their names.
         timings: Times of its stages, if they are measured.
         is_transfer_error: If True, the task or the outcome couldn't be sent. The outcome then
@@ -116,8 +119,25 @@ class Handler(ABC):
         return nullcontext()
 
 
+class Span(NamedTuple):
+    """A task: read items.
+
+    Attributes:
+        position: Position to start from. None continues a stream.
+        size: The number of items.
+        in_parts: If True, and if it takes long, do a part of it.
+    """
+
+    position: Position
+    size: int
+    in_parts: bool = True
+
+    def rest(self, position: Position, left: int, most: int) -> Span:
+        return self._replace(position=position, size=left)
+
+
 class Reader(Handler):
-    """Reads items of a pipeline: a task is (position, count).
+    """Reads items of a pipeline: a task is a `Span`.
 
     With random access, any worker can do any task. A stream continues from its current
     position: only its first task has a position, later tasks have None.
@@ -157,38 +177,41 @@ class Reader(Handler):
         self._stream = None
         closing(self.machine)()
 
-    def share(self, task: tuple[Position, int]) -> Share:
+    def share(self, task: Span) -> Share:
         return self.machine.share
 
-    def name(self, task: tuple[Position, int]) -> tuple[Any, ...]:
+    def name(self, task: Span) -> tuple[Any, ...]:
         return task
 
-    def make(self, task: tuple[Position, int], items: list[Any], known: dict[str, Any], /) -> None:
+    def make(self, task: Span, items: list[Any], known: dict[str, Any], /) -> None:
+        deadline = perf_counter() + PART_SECONDS if task.in_parts else inf
         try:
             if self.is_stream:
-                self._read_on(*task, items, known)
+                self._read_on(task, deadline, items, known)
             else:
-                self._read_from(*task, items)
+                self._read_from(task, deadline, items, known)
         finally:
             if self._skip_log is not None:
                 known["lost"] = self._skip_log.lost
 
-    def _read_from(self, position: Position, count: int, items: list[Any]) -> None:
+    def _read_from(
+        self, task: Span, deadline: float, items: list[Any], known: dict[str, Any]
+    ) -> None:
         """Read items with random access; the flow stays open for the task that continues it."""
-        opened = self._flows.pop(position, None)
+        opened = self._flows.pop(task.position, None)
         if opened is None:
-            flow = self.machine.flow(position)
+            flow = self.machine.flow(task.position)
             opened = flow, iter(flow)
         flow, left = opened
-        items.extend(islice(left, count))
-        if len(items) == count:
+        if _is_read(items, left, task.size, deadline):
             self._flows = {try_snapshot(flow): opened}
+            known["left"] = task.size - len(items)
 
     def _read_on(
-        self, position: Position, count: int, items: list[Any], known: dict[str, Any]
+        self, task: Span, deadline: float, items: list[Any], known: dict[str, Any]
     ) -> None:
         """Read items of a stream, from where the last task ended if the position is None."""
-        reading, self._stream = self._stream, None
+        reading, self._stream, position = self._stream, None, task.position
         if position is not None and (reading is None or try_snapshot(reading.flow) != position):
             if self._skip_log is not None:
                 self._skip_log.drain()  # records before an error; they are skipped again
@@ -198,14 +221,49 @@ class Reader(Handler):
             raise TaskLost
         reading.begin_part()
         known.update(positions=reading.positions, skipped=reading.skipped)
-        if reading.read(items, count):
+        if reading.read(items, task.size, deadline):
             self._stream = reading
         else:
             known["end"] = try_snapshot(reading.flow)
 
 
+def _is_read(items: list[Any], stream: Iterator[Any], count: int, deadline: float) -> bool:
+    """Add items until there are `count`, or until the deadline; return False at the end.
+
+    The clock is read after a few items of a task that has many, as these were quick so far.
+    """
+    some = count if deadline == inf else min(16, 1 + count // 256)
+    while len(items) < count:
+        before = len(items)
+        items.extend(islice(stream, min(some, count - before)))
+        if len(items) == before:
+            return False
+        if perf_counter() > deadline:
+            break
+    return True
+
+
+class MappedItems(NamedTuple):
+    """A task: map stages over items.
+
+    Attributes:
+        position: Position of the stages before the first item.
+        upstream: The epoch and the share of the items.
+        items: The items.
+        in_parts: If True, and if it takes long, do a part of it.
+    """
+
+    position: Position
+    upstream: tuple[int, Share]
+    items: list[Any]
+    in_parts: bool = True
+
+    def rest(self, position: Position, left: int, most: int) -> MappedItems:
+        return self._replace(position=position, items=self.items[-left:])
+
+
 class Mapper(Handler):
-    """Maps pointwise stages over items: a task is (position, upstream epoch and share, items)."""
+    """Maps pointwise stages over items: a task is `MappedItems`."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
@@ -213,23 +271,19 @@ class Mapper(Handler):
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
 
-    def share(self, task: tuple[Position, tuple[int, Share], list[Any]]) -> Share:
-        return task[1][1]
+    def share(self, task: MappedItems) -> Share:
+        return task.upstream[1]
 
-    def name(self, task: tuple[Position, tuple[int, Share], list[Any]]) -> tuple[Any, ...]:
-        position, (epoch, _), items = task
-        return position, len(items), epoch
+    def name(self, task: MappedItems) -> tuple[Any, ...]:
+        return task.position, len(task.items), task.upstream[0]
 
-    def make(
-        self,
-        task: tuple[Position, tuple[int, Share], list[Any]],
-        items: list[Any],
-        known: dict[str, Any],
-        /,
-    ) -> None:
-        position, upstream, given = task
-        known["item_bytes"] = item_bytes(given)  # the inputs; the outputs are added later
-        items.extend(build_machine(self.calls, items_machine(given, *upstream)).flow(position))
+    def make(self, task: MappedItems, items: list[Any], known: dict[str, Any], /) -> None:
+        known["item_bytes"] = item_bytes(task.items)  # the inputs; the outputs are added later
+        upstream, count = items_machine(task.items, *task.upstream), len(task.items)
+        mapped = iter(build_machine(self.calls, upstream).flow(task.position))
+        deadline = perf_counter() + PART_SECONDS if task.in_parts else inf
+        if _is_read(items, mapped, count, deadline):
+            known["left"] = count - len(items)
 
 
 def without_flows(handlers: list[Handler]) -> list[Handler]:

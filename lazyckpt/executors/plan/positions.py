@@ -91,6 +91,10 @@ class ItemPositions:
         """
         self.after, self._before = after, before
 
+    def since(self, count: int) -> ItemPositions:
+        """Return the positions of the items after the first `count` ones."""
+        return ItemPositions(lambda n: self.after(count + n), lambda n: self._before(count + n))
+
     def before(self, number: int) -> Position:
         """Return the position just before an item, by its number from 1 on."""
         found = self._before(number)

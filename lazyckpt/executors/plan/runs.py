@@ -19,7 +19,7 @@ from lazyckpt.core.machine import Share
 from lazyckpt.core.sizes import item_bytes
 from lazyckpt.core.stages import closing
 from lazyckpt.errors import SourceChanged
-from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.plan.handlers import PART_SECONDS, Handler
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import LimitedRun
 from lazyckpt.executors.plan.tasks import (
@@ -32,7 +32,6 @@ from lazyckpt.executors.plan.tasks import (
 )
 from lazyckpt.failures.marks import without_marks
 
-_PART_SECONDS = 0.1  # time limit of a part, not counting its last item
 PART_BYTES = 1 << 20  # size limit of a part
 _RUN_BYTES = 1 << 24  # size limit if a different worker would have to start the run again
 _LOOKS = 16  # factor by which the number of items grows before their size is measured again
@@ -53,6 +52,9 @@ class ItemRun(NamedTuple):
     upstream: int
     most: int = ANY
     in_parts: bool = True
+
+    def rest(self, position: Position, left: int, most: int) -> ItemRun:
+        return self._replace(position=position, upstream=left, most=most)
 
 
 class RunReader(Handler):
@@ -103,7 +105,7 @@ def _is_cut(opened: LimitedRun, items: list[Any], run: ItemRun, begun: float) ->
     fitting, look = run.most, 1
     fill, deadline = _RUN_BYTES, inf
     if run.in_parts:
-        fill, deadline = PART_BYTES, begun + _PART_SECONDS
+        fill, deadline = PART_BYTES, begun + PART_SECONDS
     while opened.read(items, max(len(items) + 1, min(fitting, look)), deadline):
         made = len(items)
         if made >= look:

@@ -13,7 +13,13 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
+from lazyckpt.executors.plan.handlers import (
+    MappedItems,
+    Outcome,
+    Span,
+    build_machine,
+    items_machine,
+)
 from lazyckpt.executors.plan.positions import ItemPositions, raise_or_position
 from lazyckpt.executors.plan.reading import Reading
 from lazyckpt.executors.plan.shares import Share
@@ -136,7 +142,7 @@ class Task(NamedTuple):
         after: The position after the task; None if `item_positions` or the outcome has it.
         item_positions: The positions of its items; None if the outcome has them.
         skipped: The records skipped among the items to map, as in `Outcome`.
-        is_run: If True, this is a part of a run or the end of runs. The records skipped in a
+        is_run: If True, this belongs to a run, or is the end of runs. The records skipped in a
             run are numbered from 0.
         seconds: Time spent reading the task's inputs.
     """
@@ -154,6 +160,20 @@ class Task(NamedTuple):
         """Whether the task has only one item, so that an error is of that item."""
         return self.size == 1 and getattr(self.payload, "most", 1) == 1
 
+    def rest(self, outcome: Outcome, most: int) -> Task:
+        """Return the task for the inputs that an outcome has left; a run has `most` outputs."""
+        made, item_positions = len(outcome.items), self.item_positions
+        if item_positions is None:
+            assert outcome.positions
+            found = outcome.positions.last
+        else:
+            found, item_positions = item_positions.after(made), item_positions.since(made)
+        payload = self.payload.rest(raise_or_position(found), outcome.left, most)
+        skipped = [(number - made, some) for number, some in self.skipped if number >= made]
+        return self._replace(
+            payload=payload, size=outcome.left, item_positions=item_positions, skipped=skipped
+        )
+
 
 TaskGenerator = Callable[[Position, ChunkSizer], Tasks]
 
@@ -168,7 +188,8 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
             count = sizer.count
             after, passed = skip(position, count)
             if passed:
-                yield Task((position, passed), passed, after, ItemPositions(_after(skip, position)))
+                span = Span(position, passed, in_parts=not sizer.fixed)
+                yield Task(span, passed, after, ItemPositions(_after(skip, position)))
             if passed < count:
                 yield Task(None, after=after)
                 return
@@ -180,7 +201,7 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
 def stream_tasks(position: Position, sizer: ChunkSizer) -> Tasks:
     """Yield tasks for the only `Reader` of a stream: the first has a position, later ones None."""
     for start in chain([position], repeat(None)):
-        yield Task((start, sizer.count), size=sizer.count)
+        yield Task(Span(start, sizer.count), size=sizer.count)
 
 
 def pointwise_tasks(
@@ -232,7 +253,8 @@ def pointwise_tasks(
             ).skip
             assert skip is not None
             if items:
-                payload, size = (position, origin, items), len(items)
+                payload = MappedItems(position, origin, items, in_parts=not sizer.fixed)
+                size = len(items)
                 item_positions = ItemPositions(_after(skip, position), positions.before)
                 yield Task(payload, size, None, item_positions, skipped, seconds=seconds)
                 skipped = []

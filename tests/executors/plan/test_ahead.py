@@ -354,3 +354,52 @@ def test_one_that_is_alone_has_all_and_those_that_nothing_chooses_share_alike() 
         assert len([*islice(run, 6)]) == 6
         until(lambda: min(made[n] for n in range(6)) > 1)
         assert max(made.values()) <= 3 + 2 * (WORKERS + BUFFER) // 6
+
+
+class Slowing:
+    """Is quick for the first numbers, and notes the others in a file."""
+
+    FIRST = 6_000
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, number: int) -> int:
+        if number >= self.FIRST:
+            sleep(0.005)
+            with self.path.open("ab", buffering=0) as file:
+                file.write(b".")
+        return number
+
+
+@pytest.mark.parametrize(
+    "executor", [lz.threads(), lz.threads(2), lz.processes(), lz.processes(2)], ids=str
+)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda slowing: lz.source(range(10_000)) | lz.map(slowing),
+        lambda slowing: lz.source(Stream(10_000)) | lz.map(slowing),
+        lambda slowing: lz.source(range(10_000)) | lz.map(slowing) | lz.filter(keep_all),
+        lambda slowing: (
+            lz.source(Stream(10_000)) | lz.map(slowing) | lz.shuffle(seed=0, buffer_size=2)
+        ),
+    ],
+    ids=["random access", "items of a stream", "what comes of items", "a stream"],
+)
+def test_items_that_become_slow_arrive_before_a_whole_chunk_is_made(
+    shape: Callable[[Slowing], lz.Pipeline[int]], executor: lz.Executor, tmp_path: Path
+) -> None:
+    """Chunks are as large as the quick items before them allow."""
+    slowing = Slowing(tmp_path / "made")
+    with lz.run(shape(slowing), executor=executor) as run:
+        first = next(item for item in run if item >= slowing.FIRST)
+        assert slowing.path.stat().st_size < 1_000
+        begun = run.state.items - 1
+        found = [first, *islice(run, 80)]
+    assert found == [*islice(run.pipeline, begun, begun + 81)]
+    assert run.state == lz.state_at(run.pipeline, begun + 81)
+
+
+def keep_all(number: int) -> bool:
+    return True
