@@ -204,3 +204,20 @@ def test_an_item_is_left_out_of_a_running_experiment(
     first = [steps[n] for n in range(given_before, 60) if place not in steps[n]]
     with lz.run(kept, state.to_json()) as run:
         assert [*islice(run, len(first))] == first
+
+
+@pytest.mark.parametrize("n", [0, 3, 10, 16])
+def test_a_run_whose_batches_grew_may_be_resumed_to_its_end(n: int) -> None:
+    """It has then had more items than an epoch of the new pipeline has."""
+
+    def steps(size: int) -> lz.Pipeline[Any]:
+        return lz.source(range(20)) | lz.batch(size) | lz.exclude([(2, 4)])
+
+    run = lz.run(steps(1))
+    for _ in range(n):
+        next(run)
+    run.change(steps(2))
+    states = [run.state, *(state for _, state in run.with_state())]
+    rest = lz.replay(steps(2), states[0], states[-1])
+    for number, state in enumerate(states):
+        assert list(lz.run(steps(2), state.to_json())) == rest[number:]
