@@ -292,6 +292,29 @@ def test_another_function_is_refused_where_what_it_gave_is_held(name: str) -> No
     np.testing.assert_equal(given, list(islice(build(1), 10)))
 
 
+CELL = """
+def kept(x):
+    return any(x % n == 0 for n in (2, 3))
+some = lz.source(range(40)) | lz.filter(kept) | lz.filter(lambda x: x > 1)
+pipeline = some | lz.shuffle(8, seed=0)
+"""
+
+
+@pytest.mark.parametrize("cell", [f"# a comment\n{CELL}", CELL.replace("(40)", "( 40 )")])
+def test_a_function_may_move_in_its_cell(cell: str) -> None:
+    before: dict[str, Any] = {"lz": lz}
+    after, other = before.copy(), before.copy()
+    exec(CELL, before)
+    exec(cell, after)
+    exec(cell.replace("(2, 3)", "(2, 5)"), other)
+    run = lz.run(before["pipeline"])
+    first = next(run)
+    run.change(after["pipeline"])
+    with pytest.raises(lz.StateMismatch, match="is a different function"):
+        run.change(other["pipeline"])
+    assert [first, *run] == list(before["pipeline"])
+
+
 class Incomparable:
     def __eq__(self, other: object) -> bool:
         raise RuntimeError

@@ -98,7 +98,7 @@ def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, (FunctionType, MethodType, partial)):
         return _alike(_parts(one), _parts(other))
     if isinstance(one, CodeType):
-        return bool(one == other)
+        return _anywhere(one) == _anywhere(other)
     if dataclasses.is_dataclass(one) and not isinstance(one, type):
         fields = [each.name for each in dataclasses.fields(one)]
         return all(_alike(getattr(one, each), getattr(other, each)) for each in fields)
@@ -109,6 +109,12 @@ def _alike(one: Any, other: Any) -> bool:
         return True
     before, after = _held(one), _held(other)
     return bool(before or after) and _alike(before, after)
+
+
+def _anywhere(code: CodeType) -> CodeType:
+    """Return code without its lines and columns: a function may move in its file or notebook."""
+    consts = [_anywhere(each) if isinstance(each, CodeType) else each for each in code.co_consts]
+    return code.replace(co_firstlineno=1, co_linetable=b"", co_consts=tuple(consts))
 
 
 def _held(value: Any) -> dict[str, Any]:
