@@ -346,13 +346,17 @@ class Loader(Iterable[T], Generic[T]):
     def change(self, pipeline: Pipeline[T]) -> None:
         """Continue as a different pipeline from the next item on, like `Run.change`.
 
-        The ranks of a `group` must all change after the same item. If one of them doesn't, the next
-        agreement raises an error on all of them that names it.
+        The ranks of a `group` must all change after the same item, and wait for each other. If one
+        of them doesn't change, its next agreement raises an error on all of them that names it. If
+        one can't, none changes, and the others raise a `RankFailed`.
         """
+        found = runnable("change", pipeline)
         trained = self._trained
-        if trained is not None:
-            trained = followed(trained, runnable("change", pipeline), self._paced.pipeline)
-        self._paced.change(pipeline)
+        if self._ranked is not None:
+            trained = self._ranked.change(found, trained)
+        else:
+            trained = trained and followed(trained, found, self._run.pipeline)
+            self._run.change(found)
         self._trained = trained
 
     def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:

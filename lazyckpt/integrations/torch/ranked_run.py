@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch.distributed as dist
@@ -25,6 +26,7 @@ from lazyckpt.integrations.torch.reports import (
     pipeline_digest,
 )
 from lazyckpt.run import Run
+from lazyckpt.state.rebase import followed
 from lazyckpt.state.state import AnyState, State, flat
 
 T = TypeVar("T")
@@ -36,11 +38,13 @@ class Agreement(NamedTuple):
     - `number`: number of earlier agreements
     - `states`: the states as JSON
     - `items`: number of items that this rank had delivered
+    - `is_common`: True if the ranks' states are equal, and stay equal until the next agreement
     """
 
     number: int
     states: list[str]
     items: int
+    is_common: bool
 
 
 class RankedRun(Generic[T]):
@@ -77,7 +81,6 @@ class RankedRun(Generic[T]):
     ) -> None:
         self.pipeline, self._room, self._timeout = pipeline, agree_ahead, timeout
         self.left: float | None = None
-        self._last = 0
         self._ahead = Lookahead(run)
         self.state, self._has_position = run.state, False
         self._ranks: Ranks | None = None
@@ -95,15 +98,15 @@ class RankedRun(Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Return the state for any checkpointer, equal on all ranks.
 
-        If each rank has its own position, it has the positions of all at the last agreement, and
-        the number of steps since.
+        If the ranks have different positions, it has the positions of all at the last agreement,
+        and the number of steps since.
         """
         return self._dict(self.state)
 
     def _dict(self, state: State) -> dict[str, Any]:
         known = [each for each in (self._kept, *self._agreements) if each is not None]
         past = [each for each in known if each.items <= state.items]
-        if not past or (is_divided(self.pipeline) and state.rank is None):
+        if not past or (past[-1].is_common and _is_global(self.pipeline, state)):
             return flat(state)
         return {"ranks": dumps(past[-1].states), "steps": state.items - past[-1].items}
 
@@ -119,7 +122,7 @@ class RankedRun(Generic[T]):
             states, steps = of_group(state, size)
             if error := self._go_on(states[rank], steps):
                 raise error
-            agreements.append(Agreement(0, states, self.state.items - steps))
+            agreements.append(Agreement(0, states, self.state.items - steps, False))
         else:
             self._ahead.go_to(state)
             self.state = self._ahead.end
@@ -136,15 +139,36 @@ class RankedRun(Generic[T]):
         """Go back to a state of this rank, and to the matching states of all ranks if known."""
         self.load_state_dict(self._dict(state))
 
-    def change(self, pipeline: Chain) -> None:
-        """Continue as a different pipeline after the last delivered item; then agree again."""
+    def change(self, pipeline: Chain, trained: State | None) -> State | None:
+        """Continue as a different pipeline after the last delivered item, if all ranks can.
+
+        Args:
+            pipeline: The new pipeline.
+            trained: A state of the old pipeline, or None.
+
+        Returns:
+            That state, carried over to the new pipeline.
+        """
+        state, error = self.state, None
+        try:
+            state = followed(self.state, pipeline, self.pipeline)
+            trained = trained and followed(trained, pipeline, self.pipeline)
+        except Exception as found:
+            error = found
+        reports = self._exchange("a change", state, pipeline, error=in_words(error))
+        if error is not None:
+            raise error
+        if wrong := [rank for rank, report in enumerate(reports) if report.error]:
+            raise failed(reports, wrong)
         self._ahead.go_to(self.state)
         self._ahead.change(pipeline)
         self.pipeline, self._digest = pipeline, pipeline_digest(pipeline)
         self.state, self.length = self._ahead.end, None
         self._agreements.clear()  # their states belong to the old pipeline
+        self._remember(0, reports)
         self._kept = None
         self._has_changed = True
+        return trained
 
     def epoch(
         self, size: int | None = None, least: int = 0, *, is_left: bool = False
@@ -157,25 +181,25 @@ class RankedRun(Generic[T]):
             is_left: True if the last loop was left early. The next epoch is read then, unless a
                 rank had reached the end of its epoch.
         """
-        is_over = False
+        is_over, is_new = False, True
         while not is_over:
             self._turn += 1
-            is_over = yield from self._steps(self._turn, size, least, is_left)
-            least, is_left = 0, False  # in case a state was loaded meanwhile
+            is_over = yield from self._steps(self._turn, size, least, is_left, is_new)
+            least, is_left, is_new = 0, False, False  # in case a state was loaded meanwhile
 
     def _steps(
-        self, turn: int, size: int | None, least: int, is_left: bool
+        self, turn: int, size: int | None, least: int, is_left: bool, is_new: bool
     ) -> Generator[T, None, bool]:
         """Yield the items up to the end of an epoch; return whether it is over."""
         ahead, room = self._ahead, self._room
         self._has_changed = False
-        last, self.left = self._begin(size, least, is_left)
+        last, self.left = self._begin(size, least, is_left, is_new)
         while self.left:
             ahead.fill(room, last)
             most = int(min(room, self.left))
-            ready = min(len(ahead.items), most)
+            ready = [self._epoch_at(state) for _, state in islice(ahead.items, most)]
             reports = self._agree("its next steps", size, ready=ready, error=in_words(ahead.error))
-            agreed, given = min(report.ready for report in reports), 0
+            agreed, given = min(len(report.ready) for report in reports), 0
             while given < agreed and not self._has_changed:
                 ahead.fill(room, last)
                 item, self.state = ahead.items.popleft()
@@ -191,22 +215,27 @@ class RankedRun(Generic[T]):
                 return True
         return True
 
-    def _begin(self, size: int | None, least: int, is_left: bool) -> tuple[float, float]:
+    def _begin(
+        self, size: int | None, least: int, is_left: bool, is_new: bool
+    ) -> tuple[float, float]:
         """Return the last epoch of the stream to read, and the most items to deliver."""
         ahead = self._ahead
         if ahead.end.items != self.state.items + len(ahead.items):  # after an interrupt
             ahead.go_to(self.state)
         length = self.pipeline.machine.length
-        reports = self._agree("an epoch", size, epoch=ahead.epoch(), length=length)
+        reached = self._epoch_at(self.state)
+        reports = self._agree("an epoch", size, epoch=ahead.epoch(), reached=reached, length=length)
         self.length = _shortest(reports)
         found = max(report.epoch for report in reports)
-        last = max(found, least, self._last + is_left)
+        before = max(report.reached for report in reports)
+        if not is_new and size is None and found > before:
+            return before, 0  # the state that was loaded is at the end of this epoch
+        last = max(found, least, before + is_left)
         if last > found:
             ahead.begin(last, self.state)
             self.state = ahead.end
             self._agreements.clear()
             self._agree("the next epoch", size)
-        self._last = last
         if size is None:
             return last, math.inf
         return math.inf, size - max(report.items for report in reports) % size
@@ -214,13 +243,18 @@ class RankedRun(Generic[T]):
     def _end(self, reports: list[Report], agreed: int) -> None:
         """End the epoch, or raise the error that came in place of the next item."""
         ahead = self._ahead
-        first = [rank for rank, report in enumerate(reports) if report.ready == agreed]
+        first = [rank for rank, report in enumerate(reports) if len(report.ready) == agreed]
         if all(reports[rank].error for rank in first):
             if ahead.error is not None and not ahead.items:
                 raise ahead.error
             raise failed(reports, first)
-        if ahead.is_over and not ahead.items:
+        # If the others have items left, a state of all ranks is before them.
+        is_common = self._agreements[-1].is_common and _is_global(self.pipeline, self.state)
+        if ahead.is_over and not ahead.items and not (is_common and len(first) < len(reports)):
             self.state = ahead.end
+
+    def _epoch_at(self, state: State) -> int:
+        return self.pipeline.machine.epoch(state.position)
 
     def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:
         """Continue with a process group, whose ranks all call it; new ranks get their position.
@@ -307,23 +341,38 @@ class RankedRun(Generic[T]):
         """Exchange reports of all ranks; raise an error on all of them if they are out of step."""
         since = self.state.items - self._agreements[-1].items if self._agreements else None
         number = self._agreements[-1].number + 1 if self._agreements else 0
-        reports = self._exchange(asks, size, since=since, **facts)
+        reports = self._exchange(asks, size=size, since=since, **facts)
         self._remember(number, reports)
         return reports
 
     def _remember(self, number: int, reports: list[Report]) -> None:
         states = [report.state for report in reports]
-        self._agreements.append(Agreement(number, states, self.state.items))
+        agreed = min(len(report.ready) for report in reports)
+        epochs = {(report.state, *report.ready[:agreed]) for report in reports}
+        self._agreements.append(Agreement(number, states, self.state.items, len(epochs) == 1))
 
-    def _exchange(self, asks: str, size: int | None = None, **facts: Any) -> list[Report]:
+    def _exchange(
+        self,
+        asks: str,
+        state: State | None = None,
+        pipeline: Chain | None = None,
+        size: int | None = None,
+        **facts: Any,
+    ) -> list[Report]:
         if self._ranks is None:
             raise PipelineError("loader: it has joined no process group")
         settings = {"agree_ahead": self._room, "epoch_size": size}
-        state = self.state.to_json()
-        mine = Report(asks, settings, self._digest, state, self.state.items, **facts)
+        digest = self._digest if pipeline is None else pipeline_digest(pipeline)
+        state = self.state if state is None else state
+        mine = Report(asks, settings, digest, state.to_json(), state.items, **facts)
         found = [Report.from_bytes(each) for each in self._ranks.exchange(mine.to_bytes())]
         check_alike(found)
         return found
+
+
+def _is_global(pipeline: Chain, state: State) -> bool:
+    """Return whether one state applies to all ranks, as long as they are at the same item."""
+    return is_divided(pipeline) and state.rank is None
 
 
 def _shortest(reports: list[Report]) -> float | None:

@@ -27,7 +27,8 @@ class Report(NamedTuple):
     - `items`: number of items it has delivered
     - `since`: number of these since the last agreement; None if it has moved to a state
     - `epoch`: epoch of its next item
-    - `ready`: number of items it has computed ahead
+    - `reached`: epoch of its last item
+    - `ready`: the epochs of the items it has computed ahead
     - `error`: the error in place of the next item, as a string
     - `has_position`: True if its state is a position that it has reached
     - `past`: agreements that it remembers: their numbers, and its items since each
@@ -42,7 +43,8 @@ class Report(NamedTuple):
     items: int
     since: int | None = None
     epoch: int = 0
-    ready: int = 0
+    reached: int = 0
+    ready: Sequence[int] = ()
     error: str | None = None
     has_position: bool = True
     past: Sequence[tuple[int, int]] = ()

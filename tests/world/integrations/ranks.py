@@ -22,6 +22,10 @@ def filtered(rank: int) -> lz.Pipeline[int]:
     return lz.source(range(40)) | lz.shuffle(seed=1) | part | lz.filter(lambda x: x % 4 > 0)
 
 
+def divided_unevenly(ranks: int, rank: int) -> lz.Pipeline[int]:
+    return lz.source(range(7)) | lz.shuffle(seed=0) | lz.shard(num_shards=ranks, index=rank)
+
+
 def items(batches: Any) -> Iterator[Any]:
     """The items of six loops."""
     for _ in range(6):

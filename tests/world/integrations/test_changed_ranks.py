@@ -65,6 +65,46 @@ def test_a_resume_goes_on_as_what_it_was_changed_to() -> None:
         assert min(rest) > 100
 
 
+def test_what_any_rank_saves_after_a_change_is_the_state_of_all() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> tuple[dict[str, Any], list[int]]:
+        batches = loader(part(rank), group)
+        loop = iter(batches)
+        list(islice(loop, 3))
+        batches.change(part(rank, more=100))
+        return batches.state_dict(), list(islice(loop, 4))
+
+    (saved, _), (same, _) = found = on_ranks(2, act)
+    assert saved == same
+
+    def resumes(rank: int, group: dist.ProcessGroup) -> list[int]:
+        return list(islice(loader(part(rank, more=100), group, saved), 4))
+
+    assert on_ranks(2, resumes) == [rest for _, rest in found]
+
+
+def test_if_one_rank_cannot_change_none_does() -> None:
+    """A shuffle of another seed waits for the end of the epoch, which one rank has reached."""
+
+    def files(rank: int, seed: int) -> lz.Pipeline[int]:
+        return lz.source(range(10 * rank, 10 * rank + 3 + rank)) | lz.shuffle(seed=seed)
+
+    def act(rank: int, group: dist.ProcessGroup) -> list[Any]:
+        batches = loader(files(rank, 0), group)
+        begun = list(batches)
+        with pytest.raises((lz.StateMismatch, lz.errors.RankFailed)) as refusal:
+            batches.change(files(rank, 1))
+        return [begun, list(batches), refusal.value]
+
+    (one, two, failed), (three, four, mismatch) = on_ranks(2, act)
+    assert type(mismatch) is lz.StateMismatch
+    assert type(failed) is lz.errors.RankFailed
+    assert failed.ranks == (1,)
+    assert one + two == [*files(0, 0), *lz.run(files(0, 0), lz.init(files(0, 0), epoch=1))]
+    assert three + four == [
+        *files(1, 0), *islice(lz.run(files(1, 0), lz.init(files(1, 0), epoch=1)), 2)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_rank_that_changes_alone_is_named_at_the_next_agreement(ranks: int) -> None:
     def act(rank: int, group: dist.ProcessGroup) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import lazyckpt as lz
-from tests.world.integrations.ranks import on_ranks
+from tests.world.integrations.ranks import divided_unevenly, items, on_ranks
 
 
 def own(rank: int, epoch: int = 0) -> Iterator[int]:
@@ -77,6 +77,24 @@ def test_ranks_leave_together_what_is_left_after_a_resume() -> None:
         batches = ranked(rank, group, **options)
         list(islice(batches, 3))
         resumed = ranked(rank, group, state=batches.state_dict(), **options)
+        resumed.leave()
+        return [list(batches), list(resumed)]
+
+    for undisturbed, found in on_ranks(2, act):
+        assert found == undisturbed
+
+
+@pytest.mark.parametrize("loops", [0, 1, 2])
+@pytest.mark.parametrize("takes", [1, 4, 5])
+def test_a_resumed_loop_is_left_as_the_one_before(loops: int, takes: int) -> None:
+    """In any epoch, and if a rank was at the end of its epoch."""
+
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        batches = ranked(rank, group)
+        for _ in range(loops):
+            list(batches)
+        list(islice(batches, takes))
+        resumed = ranked(rank, group, state=batches.state_dict())
         resumed.leave()
         return [list(batches), list(resumed)]
 
@@ -150,3 +168,62 @@ def test_a_length_of_ranks_follows_a_change() -> None:
         return [before, len(list(batches)), len(batches)]
 
     assert on_ranks(2, act) == [[6, 4, 4]] * 2
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_ranks_may_cross_the_end_of_the_stream_at_different_steps(size: int) -> None:
+    """The state of one of them is then not that of all, although they have a global stream."""
+    every = [divided_unevenly(2, rank) for rank in range(2)]
+
+    def act(rank: int, group: dist.ProcessGroup) -> tuple[list[Any], list[dict[str, Any]]]:
+        batches = lz.torch.loader(
+            every[rank], group=group, timeout=60, epoch_size=size, keep_rest=True
+        )
+        pairs = [(item, batches.state_dict()) for item in islice(items(batches), 20)]
+        return [item for item, _ in pairs], [saved for _, saved in pairs]
+
+    (one, states), (other, same) = on_ranks(2, act)
+    assert states == same
+
+    for cut, saved in enumerate(states, 1):
+
+        def resumes(rank: int, group: dist.ProcessGroup, saved: Any = saved) -> list[Any]:
+            again = lz.torch.loader(
+                every[rank], group=group, timeout=60, state=saved, epoch_size=size, keep_rest=True
+            )
+            return list(islice(items(again), size))
+
+        for whole, rest in zip((one, other), on_ranks(2, resumes), strict=True):
+            assert rest[: len(whole) - cut] == whole[cut : cut + size]
+
+
+def test_at_the_end_of_a_loop_a_global_state_is_before_what_is_left() -> None:
+    """It is equal on all ranks, and goes on with another number of ranks."""
+
+    def begin(rank: int, group: dist.ProcessGroup) -> tuple[list[int], dict[str, Any]]:
+        batches = lz.torch.loader(divided_unevenly(2, rank), group=group, timeout=60)
+        return list(batches), batches.state_dict()
+
+    (one, state), (other, same) = on_ranks(2, begin)
+    assert state == same
+    assert (len(one), len(other)) == (3, 3)
+
+    def end(rank: int, group: dist.ProcessGroup) -> list[int]:
+        pipeline = divided_unevenly(3, rank)
+        return list(islice(lz.run(pipeline, lz.rebase(state, pipeline)), 3))
+
+    assert sorted([*one, *other, *chain.from_iterable(on_ranks(3, end))]) == list(range(7))
+
+
+def test_loading_a_state_at_the_end_of_a_loop_ends_it() -> None:
+    """As in a loop without a group."""
+
+    def act(rank: int, group: dist.ProcessGroup) -> list[int]:
+        batches = ranked(rank, group)
+        last = len(list(batches))
+        for _ in batches:
+            if batches.state.items == 2 * last:
+                batches.load_state_dict(batches.state_dict())
+        return [batches.state.items - 2 * last, len(list(batches))]
+
+    assert on_ranks(2, act) == [[0, 5], [0, 5]]

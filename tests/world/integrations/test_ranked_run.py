@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.integrations.torch.ranks import Ranks
-from tests.world.integrations.ranks import LONG, items, on_ranks, outcomes
+from tests.world.integrations.ranks import LONG, divided_unevenly, items, on_ranks, outcomes
 
 few = settings(max_examples=max(3, settings.default.max_examples // 15))
 
@@ -50,7 +50,8 @@ def one_is_empty(ranks: int, rank: int) -> lz.Pipeline[int]:
 
 
 PIPELINES: dict[str, Callable[[int, int], lz.Pipeline[Any]]] = {
-    each.__name__: each for each in (filtered, packed, own_files, divided_once, one_is_empty)
+    each.__name__: each
+    for each in (filtered, packed, own_files, divided_once, divided_unevenly, one_is_empty)
 }
 pipelines = st.sampled_from(sorted(PIPELINES))
 
