@@ -17,7 +17,7 @@ from lazyckpt.combinators.source import source
 from lazyckpt.combinators.unfold import once
 from lazyckpt.core.checks import checked, function, integer
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine, entered, within
+from lazyckpt.core.machine import End, Machine, entered, within
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import InvalidState, SourceChanged, StateMismatch
@@ -27,6 +27,8 @@ from lazyckpt.run import Run
 from lazyckpt.state.state import State
 
 T = TypeVar("T")
+Place = tuple[Any, ...]
+_Pass = tuple[int, Flow[Any], Iterator[Any]]  # checksum, flow, batches
 
 _DIGITS = 13  # digits of a digest that every JSON reader keeps as an int
 
@@ -140,17 +142,26 @@ class StreamWrapper(Iterator[T], Generic[T]):
 
 
 class Passes:
-    """A function that opens passes, and the open pass, which the next epoch continues."""
+    """The passes of a stream function; the last one stays open, also for the next epoch."""
 
     def __init__(self, stream_fn: Callable[[], Iterable[Any]]) -> None:
         self._stream_fn = stream_fn
-        self.open: _Pass | None = None
+        self._open: dict[tuple[int, Place], _Pass] = {}  # by its number and place, one at most
 
-    def take(self, number: int, place: list[Any]) -> _Pass:
-        """Take a pass at its beginning or at a position; no pass is open until it is put back."""
-        found, self.open = self.open, None
-        if found is not None and [found.number, *found.place()] == [number, *place]:
-            return found
+    def step(self, number: int, place: Place) -> tuple[Place, Any]:
+        """Return the place after the next batch of a pass, and the batch; `End` if there is none.
+
+        A place is empty at the beginning, else a checksum of the stream and the position in it.
+        """
+        found = self._open.pop((number, place), None) or self._opened(number, place)
+        check, flow, batches = found  # after an error it isn't open: its iterator looks exhausted
+        for batch in batches:
+            place = check, flow.snapshot()
+            self._open = {(number, place): found}
+            return place, batch
+        raise End(place)
+
+    def _opened(self, number: int, place: Place) -> _Pass:
         pipeline = _readable(self._stream_fn())
         check = int(pipeline.digest[:_DIGITS], 16)
         if place and place[0] != check:
@@ -159,18 +170,8 @@ class Passes:
                 f"one with a different length, or with other stages than {pipeline!r}"
             )
         position = place[1] if place else pipeline.machine.init(number)
-        return _Pass(number, check, entered(pipeline.machine, position))
-
-
-class _Pass:
-    """A pass: its number, a checksum of its stream, and its batches."""
-
-    def __init__(self, number: int, check: int, flow: Flow[Any]) -> None:
-        self.number, self._check, self._flow = number, check, flow
-        self.batches = iter(flow)
-
-    def place(self) -> list[Any]:
-        return [self._check, self._flow.snapshot()]
+        flow = entered(pipeline.machine, position)
+        return check, flow, iter(flow)
 
 
 def _readable(found: Any) -> Pipeline[Any]:
@@ -201,36 +202,21 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
             checksum, _ = place
             within("StreamWrapper", checksum)
 
-    def flow(position: Position) -> Flow[Any]:
-        number, given, *place = position
-        # The pass, the epoch's batches, and the place: one value, other threads may read it.
-        now: tuple[int, int, Callable[[], list[Any]]] = number, given, lambda: place
+    def step(position: Position) -> tuple[Position, Any]:
+        number, given, *found = position
+        place = tuple(found)
+        while given < most:
+            try:
+                place, batch = passes.step(number, place)
+            except End:
+                if not (size and place):  # the epoch is a pass, or the pass was empty
+                    break
+                number, place = number + 1, ()
+            else:
+                return (number, given + 1, *place), batch
+        raise End((number, given, *place))
 
-        def batches() -> Iterator[Any]:
-            nonlocal now
-            number, given, *place = position
-            while given < most:
-                found, is_empty = passes.take(number, place), not place
-                for batch in found.batches:
-                    given, is_empty = given + 1, False
-                    passes.open, now = found, (number, given, found.place)
-                    yield batch
-                    if given == most:
-                        return
-                    passes.open = None  # an iterator that has raised looks exhausted
-                if is_empty:
-                    now = number, given, list
-                if is_empty or not size:
-                    return
-                number, place = number + 1, []
-
-        def reached() -> Position:
-            number, given, place = now
-            return number, given, *place()
-
-        return Flow(batches(), reached)
-
-    return sourced("StreamWrapper", check=check, most=most, flow=flow)
+    return sourced("StreamWrapper", check=check, most=most, step=step)
 
 
 def next_start(size: int, position: Position) -> Position:
