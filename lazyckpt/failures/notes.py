@@ -102,15 +102,19 @@ def annotated(
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
     remedy = _READ_ONLY if isinstance(error, ValueError) and "read-only" in str(error) else ""
     for each in (note, remedy, _replay_note(state, behind), failure.trace):
-        if each and each not in getattr(error, "__notes__", ()):  # it may be raised repeatedly
+        if each:
             add_note(error, each)
     return error
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note, even if the error's attributes can't be set, as in a frozen dataclass."""
+    """Add a note that an error doesn't have yet; the same error may be raised repeatedly.
+
+    The error's attributes may be read-only, as in a frozen dataclass.
+    """
     try:
-        error.add_note(note)
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
     except Exception:
         notes = vars(error).setdefault("__notes__", [])
         if isinstance(notes, list):

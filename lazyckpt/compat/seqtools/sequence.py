@@ -73,15 +73,9 @@ def chosen(error: Exception) -> Exception:
     is_wrapped = seterr() == "wrap" or not isinstance(error, EvaluationError)
     if is_wrapped or not isinstance(cause, Exception):
         return error
-    add_notes(cause, str(error), *getattr(error, "__notes__", ()))
+    for note in (str(error), *getattr(error, "__notes__", ())):
+        add_note(cause, note)
     return cause
-
-
-def add_notes(error: BaseException, *notes: str) -> None:
-    """Add notes that an error doesn't have yet; the same error may be raised repeatedly."""
-    for note in notes:
-        if note not in getattr(error, "__notes__", ()):
-            add_note(error, note)
 
 
 class LazySequence(Sequence[T], Generic[T]):
@@ -135,14 +129,12 @@ class LazySequence(Sequence[T], Generic[T]):
         alone = cast(Any, random_access(self.pipeline).machine.item)
         try:
             found: T = alone(self._start, number)
-        except Past:
-            raise
+        except (Past, EvaluationError) as error:
+            raise chosen(error)  # noqa: B904  # the same error, or its cause
         except Exception as error:
-            if isinstance(error, EvaluationError):
-                raise chosen(error)  # noqa: B904  # the same error, or its cause
             failure = as_failure(error, self.pipeline.calls)
             where = f", in {failure.places}" if failure.places else ""
-            add_notes(failure.error, f"lazyckpt: item {number}{where}")
+            add_note(failure.error, f"lazyckpt: item {number}{where}")
             raise failure.error  # noqa: B904  # the same error, or one with its cause
         return found
 

@@ -207,9 +207,7 @@ def _unpicklable(handlers: Iterable[Handler], *, by_value: bool) -> str:
 
 def transfer_failure(error: Exception, what: str) -> Outcome:
     """Return the outcome of a task with an item that can't be transferred; `what` says why."""
-    note = f"lazyckpt: an item {what}"
-    if note not in getattr(error, "__notes__", ()):
-        add_note(error, note)
+    add_note(error, f"lazyckpt: an item {what}")
     return Outcome([], Failure(error, ""), is_transfer_error=True)
 
 
