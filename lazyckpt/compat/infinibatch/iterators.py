@@ -20,7 +20,6 @@ from lazyckpt.compat.infinibatch.mersenne import Seed
 from lazyckpt.core.checks import (
     Unfit,
     at_least,
-    boolean,
     brief,
     checked,
     function,
@@ -456,7 +455,6 @@ class PrefetchIterator(PipelineIterator):
         buffer_in_main_process: bool = False,
         log_empty_buffer_warning: bool = False,
     ) -> None:
-        fit = partial(checked, "PrefetchIterator")
-        size = fit("buffer_size", buffer_size, positive)
-        logs = fit("log_empty_buffer_warning", log_empty_buffer_warning, boolean)
+        size, logs = buffer_size, log_empty_buffer_warning
+        checked("PrefetchIterator", "buffer_size", size, positive)
         super().__init__(lambda source: stages.prefetched(source, 1, size, logs), source_iterator)

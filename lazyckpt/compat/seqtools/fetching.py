@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -186,11 +185,12 @@ def sampled(sampler: Any, seeds: list[int], epoch: int, index: int, states: Any)
     generator is restored afterwards.
     """
     torch, own = sys.modules.get("torch"), list(generators(sampler))
-    with nullcontext() if torch is None else torch.random.fork_rng(devices=[]):
-        if torch is not None:
-            for generator, first in zip(own, seeds[1:], strict=True):
-                generator.manual_seed(derive(first, "sampler", epoch) if epoch else first)
-            torch.default_generator.manual_seed(derive(seeds[0], "sampler", epoch))
+    if torch is None:
+        return begun(sampler, index, states)
+    with torch.random.fork_rng(devices=[]):
+        for generator, first in zip(own, seeds[1:], strict=True):
+            generator.manual_seed(derive(first, "sampler", epoch) if epoch else first)
+        torch.default_generator.manual_seed(derive(seeds[0], "sampler", epoch))
         indices, found = begun(sampler, index, states, asks=not own)  # generators aren't JSON
         opening = [*islice(indices, 1)]  # torch's samplers draw their seed here
     return chain(opening, indices), found

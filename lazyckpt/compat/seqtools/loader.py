@@ -392,9 +392,8 @@ def _order(torch: Any, loader: Any) -> Any:
         def __iter__(self) -> Iterator[int]:
             return iter(found().order())
 
-    order: Any = Order.__new__(Order)  # without reading the length of the data
-    order.data_source, order.replacement = loader.dataset, False
-    order._num_samples = order.generator = None
+    order: Any = Order(range(1))
+    order.data_source = loader.dataset  # which may be empty, or grow
     return order
 
 
@@ -402,18 +401,12 @@ class Batches(Iterator[Any]):
     """One epoch of a loader, or the rest of one."""
 
     def __init__(self, loader: DataLoader, run: Run[Any]) -> None:
-        self._loader, self._run, self._is_over = loader, run, False
+        self._loader, self._run = loader, run
         self._pins = loader.pin_memory and has_device()
-        self._items = forgiving(run)
+        self._items = forgiving(run, partial(loader._finish, run))
 
     def __next__(self) -> Any:
-        try:
-            batch = next(self._items)
-        except StopIteration:
-            if not self._is_over:
-                self._is_over = True
-                self._loader._finish(self._run)
-            raise
+        batch = next(self._items)
         return pinned(batch) if self._pins else batch
 
     def __len__(self) -> int:

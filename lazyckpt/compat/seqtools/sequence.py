@@ -6,7 +6,7 @@ import math
 import operator
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
@@ -185,8 +185,11 @@ def _item(data: Any, index: int) -> Any:
         raise Past(f"sequence index {index} out of range: {error}") from None
 
 
-def forgiving(run: Run[T]) -> Iterator[T]:
-    """Iterate over a run; if there are indices, continue after an item that failed."""
+def forgiving(run: Run[T], at_end: Callable[[], None] = lambda: None) -> Iterator[T]:
+    """Iterate over a run; if there are indices, continue after an item that failed.
+
+    `at_end` is called once, when there are no more items.
+    """
     is_missed = is_over = False
 
     def rest() -> Iterator[T]:
@@ -202,6 +205,7 @@ def forgiving(run: Run[T]) -> Iterator[T]:
             is_missed = not isinstance(error, WORKER_ERRORS)
             raise chosen(error)  # noqa: B904  # the same error, or its cause
         is_over = True
+        at_end()
 
     # Outlives an error, as a generator would not.
     return chain.from_iterable(iter(lambda: None if is_over else rest(), None))
