@@ -12,19 +12,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.flat_map import flat_map
-from lazyckpt.combinators.source import source
-from lazyckpt.combinators.unfold import once
+import lazyckpt as lz
 from lazyckpt.core.checks import checked, function, integer
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, entered, within
 from lazyckpt.core.stages import sourced
-from lazyckpt.decorators import source_combinator
-from lazyckpt.errors import InvalidState, SourceChanged, StateMismatch
-from lazyckpt.executors.local import threads
-from lazyckpt.pipeline import Pipeline
-from lazyckpt.run import Run
-from lazyckpt.state.state import State
 
 T = TypeVar("T")
 Place = tuple[Any, ...]
@@ -77,8 +69,8 @@ class StreamWrapper(Iterator[T], Generic[T]):
         self._buffer_size = buffer = check("buffer_size", buffer_size, integer)
         self._size = max(check("epoch_size", epoch_size, integer), 0)
         self.name, self._profile = name, profile
-        executor = threads(1, buffer_size=buffer, gated=True) if buffer > 0 else None
-        self._run: Run[T] = Run(stream_epochs(passes, self._size, name), executor=executor)
+        executor = lz.threads(1, buffer_size=buffer, gated=True) if buffer > 0 else None
+        self._run: lz.Run[T] = lz.Run(stream_epochs(passes, self._size, name), executor=executor)
         self._inside = 0
         self._was_entered = False
         if buffer > 0:
@@ -117,7 +109,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
             self._run.load_state_dict(end.at(next_start(self._size, end.position)))
             raise
         except Exception as error:
-            if self._buffer_size < 1 or isinstance(error, (InvalidState, SourceChanged)):
+            if self._buffer_size < 1 or isinstance(error, (lz.InvalidState, lz.SourceChanged)):
                 raise
             raise ChildProcessError(f"the thread of stream {self.name!r} got {error!r}") from error
         times.append(perf_counter() - begun)
@@ -136,7 +128,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
         """Return the state after the last delivered batch, as JSON values."""
         return self._run.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any] | State | str | bytes) -> None:
+    def load_state_dict(self, state: Mapping[str, Any] | lz.State | str | bytes) -> None:
         """Move to a state, at any time; batches that are ready are dropped."""
         self._run.load_state_dict(state)
 
@@ -165,7 +157,7 @@ class Passes:
         pipeline = _readable(self._stream_fn())
         check = int(pipeline.digest[:_DIGITS], 16)
         if place and place[0] != check:
-            raise StateMismatch(
+            raise lz.StateMismatch(
                 "the state belongs to a different stream than stream_fn returns: "
                 f"one with a different length, or with other stages than {pipeline!r}"
             )
@@ -174,19 +166,19 @@ class Passes:
         return check, flow, iter(flow)
 
 
-def _readable(found: Any) -> Pipeline[Any]:
+def _readable(found: Any) -> lz.Pipeline[Any]:
     """Return the result of `stream_fn` as a pipeline, with random access if that is equivalent."""
-    if isinstance(found, Pipeline):
+    if isinstance(found, lz.Pipeline):
         return found
     kind = type(found)
     is_sequence = isinstance(found, (Sequence, np.ndarray)) or not hasattr(kind, "__iter__")
     is_indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__")
     if is_sequence and is_indexed and not isinstance(found, str):
-        return source(found)
-    return once(found) | flat_map(chain)  # `iter` is called when the first item is requested
+        return lz.source(found)
+    return lz.once(found) | lz.flat_map(chain)  # `iter` is called when the first item is requested
 
 
-@source_combinator(
+@lz.source_combinator(
     registered=False, describe=lambda passes, size, name: {"epoch_size": size, "name": name}
 )
 def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:

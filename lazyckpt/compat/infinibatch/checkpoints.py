@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+import lazyckpt as lz
 from lazyckpt.compat.infinibatch.mersenne import Draws, located, origin_of, placed, restored
 from lazyckpt.compat.infinibatch.stages import boxed, without_prefetch
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import within
 from lazyckpt.core.user_state import freeze
-from lazyckpt.errors import InvalidState
-from lazyckpt.pipeline import Pipeline
 
 Checkpoint = Mapping[str, Any]
 
 _FAR = 1 << 27  # words after a seed that are searched for a generator's state
 
 
-def converted(pipeline: Pipeline[Any], found: Checkpoint) -> Position:
+def converted(pipeline: lz.Pipeline[Any], found: Checkpoint) -> Position:
     """Return the position that a checkpoint of Infinibatch's own stands for.
 
     Raises:
@@ -29,18 +28,18 @@ def converted(pipeline: Pipeline[Any], found: Checkpoint) -> Position:
     try:
         return _position(pipeline, found)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise InvalidState(
+        raise lz.InvalidState(
             "neither a lazyckpt state nor a checkpoint of the same iterators in Infinibatch: "
             f"{brief(found)} ({error!r})"
         ) from None
 
 
-def _position(pipeline: Pipeline[Any], found: Any) -> Position:
+def _position(pipeline: lz.Pipeline[Any], found: Any) -> Position:
     """Return the position of any checkpoint; None is the beginning."""
     machine, last = pipeline.machine, pipeline.calls[-1]
     if found is None:
         return machine.init(0)
-    upstream: Pipeline[Any] = Pipeline(pipeline.calls[:-1])
+    upstream: lz.Pipeline[Any] = lz.Pipeline(pipeline.calls[:-1])
     arguments = last.arguments
 
     def before() -> Position:
@@ -83,7 +82,7 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
         case "infinibatch_prefetch" if "item_offset" in found:
             return _later(upstream, before(), found["item_offset"])
         case "infinibatch_prefetch":  # a ParallelMapIterator, which flattens batches
-            mapped: Pipeline[Any] = Pipeline(upstream.calls[:-1])
+            mapped: lz.Pipeline[Any] = lz.Pipeline(upstream.calls[:-1])
             state = found["source_state"]
             start = _position(mapped, state and state["source_state"])
             return _later(mapped, start, found["flattened_items_yielded"])
@@ -98,16 +97,16 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
 
 def _several(pipelines: Any, states: Any) -> Position:
     if len(states) != len(pipelines):
-        raise InvalidState(f"the state has {len(states)} sources, the iterator {len(pipelines)}")
+        raise lz.InvalidState(f"the state has {len(states)} sources, the iterator {len(pipelines)}")
     return tuple(map(_position, pipelines, states))
 
 
-def _later(pipeline: Pipeline[Any], position: Position, count: int) -> Position:
+def _later(pipeline: lz.Pipeline[Any], position: Position, count: int) -> Position:
     """Return the position `count` items later, which Infinibatch counts even at its end."""
     flow = without_prefetch(pipeline).machine.flow(position)
     passed = sum(1 for _ in islice(flow.pull, within("a checkpoint", count)))
     if 0 < passed < count:
-        raise InvalidState(f"the checkpoint is {count} items further, but there are only {passed}")
+        raise lz.InvalidState(f"the checkpoint is {count} items on, but there are only {passed}")
     return flow.snapshot()
 
 
@@ -119,7 +118,7 @@ def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
     return located(placed(seed, origin, 0).getstate(), origin, 0, restored(state).getstate(), _FAR)
 
 
-def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
+def _permuted(upstream: lz.Pipeline[Any], state: Any, index: int) -> Position:
     """Return the position in permutations, or in a cycle.
 
     The index is counted from the last permutation drawn, and may be negative.
@@ -140,7 +139,7 @@ def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
             draws.random.shuffle(list(range(size)))
             begins.append(draws.mark[1])
         if begins[-1] != place or len(begins) <= -later:
-            raise InvalidState("the generator of this state wasn't seeded with the iterator's seed")
+            raise lz.InvalidState("this state's generator wasn't seeded with the iterator's seed")
         place = begins[later - 1]
     (before, _, _, spare), _ = machine.init(0)
     return _later(upstream, ((before, origin, place, spare), 0), index)
@@ -151,7 +150,7 @@ def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
     size, arrived, slot = arguments["buffer_size"], 0, 0
     origin, words = _drawn(arguments, found["random_state"])
     if origin != origin_of(arguments["seed"]):
-        raise InvalidState("the generator of this state is too far from its seed")
+        raise lz.InvalidState("the generator of this state is too far from its seed")
     draw, taken = placed(arguments["seed"], origin, 0).getrandbits, set()
     for _ in range(words):
         slot = draw(size.bit_length())
@@ -159,6 +158,6 @@ def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
             arrived += 1
             taken.add(slot)
     if slot >= size:
-        raise InvalidState("the generator of this state is in the middle of a draw")
+        raise lz.InvalidState("the generator of this state is in the middle of a draw")
     flushed = len(taken) - sum(item is not None for item in found["buffer"])
     return arrived + flushed, origin, 0

@@ -29,10 +29,6 @@ from lazyckpt.core.checks import (
 )
 from lazyckpt.core.flow import Position
 from lazyckpt.core.user_state import freeze, storable
-from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Pipeline, Stage
-from lazyckpt.run import Run
-from lazyckpt.state.state import State
 
 __all__ = [
     "BlockwiseShuffleIterator", "BucketedReadaheadBatchIterator", "BufferedShuffleIterator",
@@ -71,7 +67,7 @@ class PipelineIterator(CheckpointableIterator):
 
     def __init__(
         self,
-        made: Pipeline[Any] | Callable[..., Pipeline[Any]],
+        made: lz.Pipeline[Any] | Callable[..., lz.Pipeline[Any]],
         *sources: CheckpointableIterator,
         begin: Callable[..., Position] | None = None,
     ) -> None:
@@ -81,10 +77,10 @@ class PipelineIterator(CheckpointableIterator):
         """
         pipelines = list(map(_pipeline_of, sources))
         if len(set(map(id, sources))) < len(sources):
-            raise ArgumentError("the same iterator is passed twice; pass two iterators")
-        self._pipeline = made if isinstance(made, Pipeline) else made(*pipelines)
+            raise lz.ArgumentError("the same iterator is passed twice; pass two iterators")
+        self._pipeline = made if isinstance(made, lz.Pipeline) else made(*pipelines)
         self._sources = sources
-        self._run: Run[Any] = Run(self._pipeline)
+        self._run: lz.Run[Any] = lz.Run(self._pipeline)
         if begin is not None:
             self._go_to(begin(*map(_position_of, sources)))
 
@@ -131,20 +127,20 @@ class PipelineIterator(CheckpointableIterator):
         return next(self._run)
 
     def _go_to(self, position: Position) -> None:
-        self._run.load_state_dict(State(self._pipeline.entries, 0, position))
+        self._run.load_state_dict(lz.State(self._pipeline.entries, 0, position))
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise RuntimeError(f"{self!r} has been closed")
 
 
-def _pipeline_of(source: Any) -> Pipeline[Any]:
+def _pipeline_of(source: Any) -> lz.Pipeline[Any]:
     """Return the pipeline of a source; raise `ValueError` if it isn't a CheckpointableIterator."""
     if isinstance(source, PipelineIterator):
         return source._pipeline
     if isinstance(source, CheckpointableIterator):
         return stages.infinibatch_foreign(source)
-    raise ArgumentError(
+    raise lz.ArgumentError(
         f"a source must be a CheckpointableIterator, got {brief(source)} ({type(source).__name__})"
     )
 
@@ -164,7 +160,7 @@ class NativeCheckpointableIterator(PipelineIterator):
 
     def __init__(self, iterable: Iterable[Any]) -> None:
         if iter(iterable) is iterable:
-            raise ArgumentError(
+            raise lz.ArgumentError(
                 f"an iterable must begin again each time; {brief(iterable)} is an iterator"
             )
         super().__init__(stages.infinibatch_native(iterable))
@@ -183,7 +179,7 @@ def create_source_iterator(
     if train:
         return InfinitePermutationSourceIterator(source_items, seed, shuffle, *ranks)
     if shuffle:
-        raise ArgumentError("shuffling is not supported when train=False")
+        raise lz.ArgumentError("shuffling is not supported when train=False")
     return ChunkedSourceIterator(source_items, *ranks)
 
 
@@ -197,7 +193,7 @@ class ChunkedSourceIterator(PipelineIterator):
         super().__init__(lz.source(list(source_items)) | rank)
 
 
-def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) -> Stage[Any, Any]:
+def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) -> lz.Stage[Any, Any]:
     count = checked("source", "num_instances", num_instances, positive)
     rank = checked("source", "instance_rank", instance_rank, at_least(0, count - 1))
     return lz.shard(num_shards=count, index=rank, contiguous=contiguous)
@@ -220,7 +216,7 @@ class InfinitePermutationSourceIterator(PipelineIterator):
     ) -> None:
         items = list(source_items)
         if not items:
-            raise ArgumentError("source must not be empty")
+            raise lz.ArgumentError("source must not be empty")
         rank = _ranked(num_instances, instance_rank)
         seed = 0 if seed is None and num_instances > 1 else seed
         pipeline = lz.source(deepcopy(items)) | lz.repeat()
@@ -229,7 +225,7 @@ class InfinitePermutationSourceIterator(PipelineIterator):
         super().__init__(pipeline | rank | lz.map(deepcopy))
 
 
-def _mixed(size: int, seed: Seed) -> Stage[Any, Any]:
+def _mixed(size: int, seed: Seed) -> lz.Stage[Any, Any]:
     """Split items into blocks of `size` and shuffle each block."""
     return lz.batch(size) | stages.infinibatch_random_map(_shuffled, seed) | lz.flat_map(_itself)
 

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
 
+import lazyckpt as lz
 from lazyckpt.compat.infinibatch.mersenne import (
     Draws,
     Seed,
@@ -26,13 +27,8 @@ from lazyckpt.core.flow import Flow, Position, counted, pass_over
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.stages import passing, sourced, stateful
 from lazyckpt.core.user_state import freeze, thaw
-from lazyckpt.decorators import combinator, source_combinator
-from lazyckpt.errors import InvalidState, SourceChanged
-from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.ipc.serialization import has_cloudpickle
-from lazyckpt.executors.local import processes, threads
 from lazyckpt.executors.session import Session
-from lazyckpt.pipeline import Pipeline
 
 logger = logging.getLogger("lazyckpt.compat.infinibatch")
 
@@ -44,7 +40,7 @@ _MOST = 1 << 62  # inputs
 _readers: WeakValueDictionary[int, Callable[[], bool]] = WeakValueDictionary()
 
 
-@source_combinator(registered=False, describe=lambda iterable: {})
+@lz.source_combinator(registered=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """Yield the items of a repeatable iterable. State: the epoch, a count of items."""
 
@@ -59,7 +55,7 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 
 
-@source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
+@lz.source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
 def infinibatch_foreign(iterator: Any) -> Machine[Any]:
     """Yield the items of a user's CheckpointableIterator.
 
@@ -86,7 +82,7 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
             if is_reading():
                 return epoch, index + taken(), freeze(iterator.getstate(), name)
             if taken():
-                raise InvalidState(shared)
+                raise lz.InvalidState(shared)
             return position
 
         stream, taken = counted(items())
@@ -103,7 +99,7 @@ def boxed(
     return [state], output
 
 
-@combinator(registered=False, checks={"fn": function, "seed": seedable})
+@lz.combinator(registered=False, checks={"fn": function, "seed": seedable})
 def infinibatch_random_map(
     upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
@@ -116,7 +112,7 @@ def infinibatch_random_map(
     def check(origin: Any, words: Any, spare: Any) -> None:
         check_place(origin, words)
         if not isinstance(thaw(spare), float | None):
-            raise InvalidState(f"{name}: a state with {brief(spare)} for a spare float")
+            raise lz.InvalidState(f"{name}: a state with {brief(spare)} for a spare float")
 
     def flow(position: Position) -> Flow[Any]:
         before, origin, words, spare = position
@@ -139,7 +135,7 @@ def infinibatch_random_map(
     )
 
 
-@combinator(registered=False, checks={"buffer_size": positive, "seed": seedable})
+@lz.combinator(registered=False, checks={"buffer_size": positive, "seed": seedable})
 def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
     """Shuffle a stream with a buffer whose content is a function of the slots drawn.
 
@@ -180,7 +176,7 @@ def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) 
                         yield found
             left = [item for item in reversed(held) if item is not _MISSING]
             if count - number > len(left):
-                raise SourceChanged(
+                raise lz.SourceChanged(
                     f"{name}: the state is after item {count}, but the source now has {number}"
                 )
             for item in left[count - number :]:
@@ -201,7 +197,7 @@ def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) 
     )
 
 
-@combinator(registered=False, keeps_items=True, unrecorded=("begin", "logs"))
+@lz.combinator(registered=False, keeps_items=True, unrecorded=("begin", "logs"))
 def infinibatch_prefetch(
     upstream: Machine[Any], begin: Callable[[], Any], logs: bool
 ) -> Machine[Any]:
@@ -232,26 +228,26 @@ def infinibatch_prefetch(
 
 
 def prefetched(
-    pipeline: Pipeline[Any], workers: int, buffer_size: int, logs: bool = False
-) -> Pipeline[Any]:
+    pipeline: lz.Pipeline[Any], workers: int, buffer_size: int, logs: bool = False
+) -> lz.Pipeline[Any]:
     """Return a pipeline that processes compute ahead, or threads if it can't be sent to processes.
 
     With `logs`, a warning is logged if an item is requested and none is ready.
     """
-    make: Callable[..., Executor] = processes
+    make: Callable[..., lz.Executor] = lz.processes
     try:
         (import_module("cloudpickle") if has_cloudpickle() else pickle).dumps(pipeline)
     except Exception:
-        make = threads
+        make = lz.threads
     executor = make(workers, buffer_size=buffer_size)
     begin = partial(executor.open, without_prefetch(pipeline))
     return pipeline | infinibatch_prefetch(begin, logs)
 
 
-def without_prefetch(pipeline: Pipeline[Any]) -> Pipeline[Any]:
+def without_prefetch(pipeline: lz.Pipeline[Any]) -> lz.Pipeline[Any]:
     """Return the same pipeline without prefetching in any of its parts."""
     kept = [call for call in pipeline.calls if call.name != _PREFETCH]
-    return Pipeline(tuple([call.with_chains(without_prefetch) for call in kept]))
+    return lz.Pipeline(tuple([call.with_chains(without_prefetch) for call in kept]))
 
 
 def has_prefetch(pipeline: Chain) -> bool:

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+import lazyckpt as lz
 from lazyckpt.combinators.enumerate import numbered
-from lazyckpt.combinators.machines.stacking import stack
 from lazyckpt.combinators.machines.turns import Turns
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
@@ -27,9 +27,6 @@ from lazyckpt.core.machine import Machine, Reread, within
 from lazyckpt.core.prng import derive
 from lazyckpt.core.stages import sourced
 from lazyckpt.core.user_state import Own, freeze, thaw
-from lazyckpt.decorators import combinator, source_combinator
-from lazyckpt.errors import InvalidState, SourceChanged
-from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools.pool import PrefetchGate
 from lazyckpt.executors.session import Session
 
@@ -48,7 +45,7 @@ def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index
 Opened: TypeAlias = tuple[Iterator[Any], Callable[[], Any]]
 
 
-@source_combinator(registered=False, describe=lambda opened: {})
+@lz.source_combinator(registered=False, describe=lambda opened: {})
 def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
     """Yield the items of an iterable that `opened` begins, or continues from states of its own.
 
@@ -59,7 +56,7 @@ def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
     def check(own: Any, ended: Any) -> None:
         states = thaw(own)
         if type(states) is not tuple or len(states) != 2:
-            raise InvalidState(f"iterable: a state with {brief(states)} does not fit")
+            raise lz.InvalidState(f"iterable: a state with {brief(states)} does not fit")
         within("iterable", ended, 1)
 
     def flow(position: Position) -> Flow[Any]:
@@ -73,7 +70,7 @@ def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
             stream, states = opened(epoch, index, thaw(own))
             passed = index if own != NONE else sum(1 for _ in islice(stream, index))
             if passed < index:
-                raise SourceChanged(
+                raise lz.SourceChanged(
                     f"DataLoader: the state is after item {index} of an iterable "
                     f"which now has {passed}"
                 )
@@ -214,7 +211,7 @@ def standard_collate(alone: bool) -> Callable[[Any], Any]:
     try:
         data = import_module("torch.utils.data")
     except ImportError:
-        return _same if alone else stack
+        return _same if alone else lz.stack
     found: Callable[[Any], Any] = data.default_convert if alone else data.default_collate
     return found
 
@@ -285,7 +282,7 @@ def seeding(items: Iterable[Any], begin: Callable[[int], None], number: int) -> 
     return (item for _, item in zip(map(begin, count(number)), items))  # noqa: B905  # endless
 
 
-@combinator(registered=False, unrecorded=("start",), pointwise=True)
+@lz.combinator(registered=False, unrecorded=("start",), pointwise=True)
 def seeded(upstream: Machine[Any], start: Start) -> Machine[Any]:
     """Yield items, each computed with generators seeded by its number. State: a count of items."""
     seed = start.seed
@@ -298,7 +295,7 @@ def seeded(upstream: Machine[Any], start: Start) -> Machine[Any]:
     return numbered("seeded", upstream, made)
 
 
-class Readers(Executor):
+class Readers(lz.Executor):
     """An executor that reads each of the interleaved pipelines in its own process."""
 
     __slots__ = ()

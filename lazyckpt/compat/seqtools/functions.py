@@ -18,8 +18,6 @@ import lazyckpt as lz
 from lazyckpt.compat.seqtools.sequence import EvaluationError, LazySequence, places, random_access
 from lazyckpt.core.checks import brief, checked, function, is_integer, natural, optional, positive
 from lazyckpt.core.show import show, written_at
-from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Pipeline
 
 __all__ = [
     "add_cache", "arange", "batch", "case", "collate", "concatenate", "cycle", "gather",
@@ -28,7 +26,7 @@ __all__ = [
 
 A = TypeVar("A")
 B = TypeVar("B")
-Join = Callable[..., Pipeline[Any]]
+Join = Callable[..., lz.Pipeline[Any]]
 
 
 def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
@@ -40,7 +38,7 @@ def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
     [11, 22]
     """
     if not sequences:
-        raise ArgumentError("smap: at least one sequence is needed, got none")
+        raise lz.ArgumentError("smap: at least one sequence is needed, got none")
     if len(sequences) == 1:
         return _smap(LazySequence.of(*sequences), f, spread=False)
     return _smap(lz.zip(*map(LazySequence.of, sequences)), f, spread=True)
@@ -51,7 +49,7 @@ def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySeque
     return _smap(LazySequence.of(sequence), f, spread=True)
 
 
-def _smap(items: Pipeline[Any], f: Callable[..., Any], spread: bool) -> LazySequence[Any]:
+def _smap(items: lz.Pipeline[Any], f: Callable[..., Any], spread: bool) -> LazySequence[Any]:
     checked("smap", "f", f, function)
     return LazySequence(items | lz.enumerate() | lz.map(_Evaluation(f, spread, written_at())))
 
@@ -85,7 +83,7 @@ def arange(start: int, stop: int | None = None, step: int | None = None) -> Lazy
 
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
     """Return the items at `indexes`, in their order; negative ones count from the end."""
-    items: Pipeline[A] = LazySequence.of(sequence)
+    items: lz.Pipeline[A] = LazySequence.of(sequence)
     chosen: Any = indexes
     if isinstance(chosen, (range, list, tuple)) or hasattr(chosen, "__array__"):
         return LazySequence(items | lz.gather(chosen))
@@ -102,9 +100,9 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
     (['a', 'b', 'c', 'a', 'b'], 'b')
     """
     limit = checked("cycle", "limit", limit, optional(natural))
-    items: Pipeline[A] = LazySequence.of(sequence)
+    items: lz.Pipeline[A] = LazySequence.of(sequence)
     if limit != 0 and items.machine.length == 0:
-        raise ArgumentError("cycle: an empty sequence can't be repeated")
+        raise lz.ArgumentError("cycle: an empty sequence can't be repeated")
     endless = items | lz.repeat()
     return LazySequence(endless if limit is None else endless | lz.take(limit))
 
@@ -125,14 +123,14 @@ def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
     return _joined(lz.concat, chain.from_iterable(map(_parts, sequences)))
 
 
-def _parts(sequence: Iterable[Any]) -> Sequence[Pipeline[Any]]:
+def _parts(sequence: Iterable[Any]) -> Sequence[lz.Pipeline[Any]]:
     """Return the parts of a sequence made by `concatenate`, or the sequence itself."""
     pipeline = LazySequence.of(sequence)
     last = pipeline.calls[-1]
     return last.arguments["pipelines"] if last.name == "concat" else [pipeline]
 
 
-def _joined(join: Join, pipelines: Iterable[Pipeline[Any]]) -> LazySequence[Any]:
+def _joined(join: Join, pipelines: Iterable[lz.Pipeline[Any]]) -> LazySequence[Any]:
     parts = list(pipelines)
     return LazySequence(join(*parts) if parts else lz.source(()))
 
@@ -159,12 +157,12 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     return _level("case", lz.case, [chosen, *map(LazySequence.of, values)])
 
 
-def _level(name: str, join: Join, pipelines: Iterable[Pipeline[Any]]) -> LazySequence[Any]:
+def _level(name: str, join: Join, pipelines: Iterable[lz.Pipeline[Any]]) -> LazySequence[Any]:
     """Join pipelines, if all finite ones have the same length."""
     parts = list(pipelines)
     lengths = [pipeline.machine.length for pipeline in parts]
     if len({*lengths} - {None, math.inf}) > 1:
-        raise ArgumentError(f"{name}: all sequences must have the same length, got {lengths}")
+        raise lz.ArgumentError(f"{name}: all sequences must have the same length, got {lengths}")
     return LazySequence(join(*parts))
 
 
@@ -241,7 +239,7 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
     if is_integer(edges):
         parts = int(edges) + 1
         if parts < 1 or size % parts:
-            raise ArgumentError(f"split: {parts} parts must divide the length {size}")
+            raise lz.ArgumentError(f"split: {parts} parts must divide the length {size}")
         edges = [size // parts * i for i in range(1, parts)]
     edges = list(edges)
     if not edges or is_integer(edges[0]):
@@ -263,7 +261,7 @@ def uniter(
     Each of at most `n_parallel` iterators keeps its last `cache_size` items.
     """
     if isinstance(iterable, Iterator):
-        raise ArgumentError(
+        raise lz.ArgumentError(
             f"uniter: iterable must begin again each time, got the iterator {brief(iterable)}"
         )
     cache_size = checked("uniter", "cache_size", cache_size, natural)

@@ -15,7 +15,6 @@ from weakref import ref
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.combinators.interleave import interleave
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.fetching import (
     Readers,
@@ -38,13 +37,7 @@ from lazyckpt.core.content import decode, encode
 from lazyckpt.core.machine import begun, fitting
 from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.epochs import next_epoch
-from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
-from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.local import processes
-from lazyckpt.pipeline import Pipeline, Stage
-from lazyckpt.run import Run
-from lazyckpt.state.algebra import init
-from lazyckpt.state.state import State, as_state
+from lazyckpt.state.state import as_state
 
 _PLAIN = {list, tuple, range, np.ndarray}  # indexing them is equivalent to iterating
 _FIXED = {
@@ -63,7 +56,7 @@ class NeedsNoPreparing:
         torch: Any = sys.modules.get("torch.distributed")
         if torch is None or not torch.is_initialized() or torch.get_world_size() == 1:
             return True
-        raise ArgumentError(
+        raise lz.ArgumentError(
             "DataLoader: accelerator.prepare would make a loader without this one's state; give "
             "each rank its part with sampler=DistributedSampler(dataset), don't pass the loader to "
             "prepare, and save it with accelerator.register_for_checkpointing(loader)"
@@ -190,7 +183,7 @@ class DataLoader:
         self._readers = num_workers if is_torchs_stream(dataset) else 0
         self._compose()
         self._executor(0)  # to reject bad options of workers
-        self._go_to(init(self._pipeline))
+        self._go_to(lz.init(self._pipeline))
         self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
         self._is_made = True
 
@@ -199,23 +192,23 @@ class DataLoader:
     def __setattr__(self, name: str, value: Any) -> None:
         is_made = not name.startswith("_") and "_is_made" in self.__dict__
         if is_made and name in _FIXED:
-            raise ArgumentError(f"DataLoader: {name} can't be changed; make a new loader")
+            raise lz.ArgumentError(f"DataLoader: {name} can't be changed; make a new loader")
         super().__setattr__(name, value)
         if is_made:
             if name == "num_workers" and is_torchs_stream(self.dataset):
                 self._readers = value
             self._compose()
             if self._following.stages != self._pipeline.entries:
-                self._go_to(init(self._pipeline))
+                self._go_to(lz.init(self._pipeline))
 
     def _refuse_what_does_not_fit(self) -> None:
         sampler = self._index_sampler
         if self.batch_size is None and self.drop_last and not self._has_batches:
-            raise ArgumentError("DataLoader: drop_last=True needs a batch_size")
+            raise lz.ArgumentError("DataLoader: drop_last=True needs a batch_size")
         if is_iterable(self.dataset) and (sampler is not None or self._shuffles):
-            raise ArgumentError("DataLoader: an iterable dataset takes no sampler and no shuffle")
+            raise lz.ArgumentError("DataLoader: an iterable dataset takes no sampler or shuffle")
         if isinstance(sampler, Iterator):
-            raise ArgumentError(
+            raise lz.ArgumentError(
                 "DataLoader: a sampler must begin again each epoch, got the one-shot iterator "
                 f"{brief(sampler)}"
             )
@@ -228,7 +221,7 @@ class DataLoader:
 
     def _compose(self) -> None:
         """Build the pipeline, whose source may be a sampler."""
-        self._run: Run[Any] | None = None  # kept if workers are persistent
+        self._run: lz.Run[Any] | None = None  # kept if workers are persistent
         data, size, sampler = self.dataset, self.batch_size, self._index_sampler
         is_batched = self._has_batches or size is not None
         self._length: Any = None  # the length of data with indices
@@ -236,9 +229,9 @@ class DataLoader:
             starts = [self._start(0, number) for number in range(self._readers) or [None]]
             opened = [partial(streamed, start, size or 1) for start in starts]
             streams = [iterable(each) | self._collated() for each in opened]
-            self._pipeline = interleave(*streams) if self._readers else streams[0]
+            self._pipeline = lz.interleave(*streams) if self._readers else streams[0]
             return
-        found: Pipeline[Any]
+        found: lz.Pipeline[Any]
         if sampler is not None:
             is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
             found = (
@@ -256,7 +249,7 @@ class DataLoader:
         is_by_index = sampler is not None or found.machine.skip is not None
         self._pipeline = found | seeded(self._start(0, None)) if is_by_index else found
 
-    def _collated(self) -> Stage[Any, Any]:
+    def _collated(self) -> lz.Stage[Any, Any]:
         if self.batch_size is None:
             return lz.map(self.collate_fn)
         return lz.batch(self.batch_size, drop_last=self.drop_last, collate=self.collate_fn)
@@ -266,11 +259,11 @@ class DataLoader:
         """True if the dataset, read by index in this process, has a state of its own."""
         return not self.num_workers and not is_iterable(self.dataset) and has_state(self.dataset)
 
-    def _executor(self, epoch: int) -> Executor | None:
+    def _executor(self, epoch: int) -> lz.Executor | None:
         method, ahead = self.multiprocessing_context, self.prefetch_factor or 2
 
-        def pool(workers: int, number: int | None = None) -> Executor:
-            return processes(
+        def pool(workers: int, number: int | None = None) -> lz.Executor:
+            return lz.processes(
                 workers,
                 buffer_size=workers * ahead,
                 start_method=getattr(method, "get_start_method", lambda: method)(),
@@ -279,16 +272,16 @@ class DataLoader:
             )
 
         if self._readers:
-            return Readers(processes, {"executors": [pool(1, n) for n in range(self._readers)]})
+            return Readers(lz.processes, {"executors": [pool(1, n) for n in range(self._readers)]})
         return pool(self.num_workers) if self.num_workers else None
 
     def _start(self, epoch: int, worker: int | None) -> Start:
         count = self._readers or self.num_workers
         return Start(self._seeds[0], epoch, self.dataset, count, self.worker_init_fn, worker)
 
-    def _go_to(self, state: State) -> None:
+    def _go_to(self, state: lz.State) -> None:
         """Set the state at which the next iterator begins."""
-        self._place: Run[Any] = Run(self._pipeline, state)
+        self._place: lz.Run[Any] = lz.Run(self._pipeline, state)
         self._following = state
 
     def __iter__(self) -> Batches:
@@ -297,14 +290,14 @@ class DataLoader:
         is_changed = isinstance(self._length, int) and len(self.dataset) != self._length
         if is_changed and not begun(machine, position):
             self._compose()
-            self._following = init(self._pipeline, epoch=epoch)
+            self._following = lz.init(self._pipeline, epoch=epoch)
         state, run = self._following, self._run
         if run is None:
-            run = Run(self._pipeline, state, executor=self._executor(epoch))
+            run = lz.Run(self._pipeline, state, executor=self._executor(epoch))
         else:
             run.load_state_dict(state)
         self._run = run if self.persistent_workers else None
-        self._following = init(self._pipeline, epoch=epoch + 1)
+        self._following = lz.init(self._pipeline, epoch=epoch + 1)
         self._place = run
         return Batches(self, run)
 
@@ -332,12 +325,12 @@ class DataLoader:
         """Make the next `iter` continue from a state: with the rest of its epoch, if any."""
         seeds, of_dataset, found = parted(state)
         if len(seeds) != len(self._seeds):
-            raise StateMismatch(
+            raise lz.StateMismatch(
                 f"the state belongs to a sampler with {len(seeds) - 1} generators of its own, "
                 f"not {len(self._seeds) - 1}"
             )
         if self._given_seed not in (None, seeds[0]):
-            raise StateMismatch(
+            raise lz.StateMismatch(
                 f"the state belongs to a loader with seed={seeds[0]}, not {self._given_seed}"
             )
         changed = copy(self)
@@ -353,20 +346,20 @@ class DataLoader:
         """Yield the indices of the next epoch, if it shuffles."""
         epoch = self._pipeline.machine.epoch(self._following.position)
         order = places(len(self.dataset)) | lz.shuffle(seed=self._seeds[0])
-        return iter(Run(order, init(order, epoch=epoch)))
+        return iter(lz.Run(order, lz.init(order, epoch=epoch)))
 
-    def _finish(self, run: Run[Any]) -> None:
+    def _finish(self, run: lz.Run[Any]) -> None:
         """Stop the workers of a finished run, unless persistent, and move to the next epoch."""
         if self._place is run:
-            with suppress(InvalidState):  # state_dict raises it when it is called
+            with suppress(lz.InvalidState):  # state_dict raises it when it is called
                 end, machine = run.state, run.pipeline.machine
                 start = next_epoch(machine, end.position)
                 if self._readers or run.pipeline.calls[0].name == iterable.__name__:
                     start = carried(machine, start, end.position)
-                self._go_to(State(end.stages, 0, start))
+                self._go_to(lz.State(end.stages, 0, start))
         self._leave(run)
 
-    def _leave(self, run: Run[Any]) -> None:
+    def _leave(self, run: lz.Run[Any]) -> None:
         if run is not self._run:
             run.close()
 
@@ -400,7 +393,7 @@ def _order(torch: Any, loader: Any) -> Any:
 class Batches(Iterator[Any]):
     """One epoch of a loader, or the rest of one."""
 
-    def __init__(self, loader: DataLoader, run: Run[Any]) -> None:
+    def __init__(self, loader: DataLoader, run: lz.Run[Any]) -> None:
         self._loader, self._run = loader, run
         self._pins = loader.pin_memory and has_device()
         self._items = forgiving(run, partial(loader._finish, run))
@@ -417,13 +410,13 @@ class Batches(Iterator[Any]):
             self._loader._leave(self._run)
 
 
-def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
+def parted(state: Any) -> tuple[list[int], tuple[Any] | None, lz.State]:
     """Split a loader's state: the seeds, the dataset's state, the pipeline's state."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)
     if not isinstance(state, Mapping) or "seeds" not in state:
-        raise InvalidState(f"expected a state of a DataLoader, got {brief(state)}")
+        raise lz.InvalidState(f"expected a state of a DataLoader, got {brief(state)}")
     rest = dict(state)
     own = rest.pop("dataset", None)
     with fitting(state):

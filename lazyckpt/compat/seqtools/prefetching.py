@@ -20,11 +20,6 @@ from lazyckpt.compat.seqtools.sequence import (
 )
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.core.show import written_at
-from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.local import processes, threads
-from lazyckpt.pipeline import Pipeline
-from lazyckpt.run import Run
-from lazyckpt.state.algebra import state_at
 
 T = TypeVar("T")
 
@@ -59,9 +54,9 @@ def prefetch(
         workers = check("nworkers", len(os.sched_getaffinity(0)) + workers, positive)
     if not workers:
         return seq
-    make: Callable[..., Executor] = processes
+    make: Callable[..., lz.Executor] = lz.processes
     if method == "thread":
-        make, hook = threads, hook and partial(_called, hook)
+        make, hook = lz.threads, hook and partial(_called, hook)
     executor = make(workers, buffer_size=buffer, worker_init=hook)
     ahead = Ahead(LazySequence.of(seq), executor, written_at())
     ahead.begin()
@@ -83,18 +78,18 @@ class Prefetched(LazySequence[T]):
 class Ahead:
     """Reads a pipeline by index, while workers compute the items after the last one read."""
 
-    def __init__(self, items: Pipeline[Any], executor: Executor, at: str) -> None:
+    def __init__(self, items: lz.Pipeline[Any], executor: lz.Executor, at: str) -> None:
         self.items, self.executor, self.at = random_access(items), executor, at
-        self._run: Run[Any] | None = None
+        self._run: lz.Run[Any] | None = None
         self._next = 0  # number of the run's next item
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Ahead, (self.items, self.executor, self.at)
 
-    def begin(self) -> Run[Any]:
+    def begin(self) -> lz.Run[Any]:
         if self._run is None:
-            self._run = Run(self.items, executor=self.executor)
+            self._run = lz.Run(self.items, executor=self.executor)
             self._run.unpause()
         return self._run
 
@@ -102,7 +97,7 @@ class Ahead:
         with self._lock:
             run = self.begin()
             if number != self._next:
-                run.load_state_dict(state_at(self.items, number))
+                run.load_state_dict(lz.state_at(self.items, number))
                 self._next = number
             try:
                 item = next(run)

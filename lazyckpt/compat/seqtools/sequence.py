@@ -15,15 +15,11 @@ import numpy as np
 
 import lazyckpt as lz
 from lazyckpt.core.checks import length_of
-from lazyckpt.errors import ArgumentError, WorkerDied, WorkerTimeout
 from lazyckpt.failures.notes import add_note, as_failure
-from lazyckpt.pipeline import Pipeline
-from lazyckpt.run import Run
-from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 
-WORKER_ERRORS = (WorkerDied, WorkerTimeout)  # not errors of an item
+WORKER_ERRORS = (lz.WorkerDied, lz.WorkerTimeout)  # not errors of an item
 
 
 class EvaluationError(Exception):
@@ -86,19 +82,19 @@ class LazySequence(Sequence[T], Generic[T]):
     that failed. `lazyckpt.run(sequence.pipeline, state)` iterates with a state.
     """
 
-    def __init__(self, pipeline: Pipeline[T]) -> None:
+    def __init__(self, pipeline: lz.Pipeline[T]) -> None:
         self.pipeline = pipeline
         self._start = pipeline.machine.init(0)
 
     @staticmethod
-    def of(data: Any) -> Pipeline[Any]:
+    def of(data: Any) -> lz.Pipeline[Any]:
         """Return a pipeline of any sequence; it is endless if the sequence has no length.
 
         An iterable has no indices.
         """
         if isinstance(data, LazySequence):
             return data.pipeline
-        if isinstance(data, Pipeline):
+        if isinstance(data, lz.Pipeline):
             return data
         if is_iterable(data):
             return lz.source(data)
@@ -139,20 +135,20 @@ class LazySequence(Sequence[T], Generic[T]):
         return found
 
     def __iter__(self) -> Iterator[T]:
-        return forgiving(Run(self.pipeline))
+        return forgiving(lz.Run(self.pipeline))
 
     def __repr__(self) -> str:
         return f"<sequence {self.pipeline!r}>"
 
 
-def random_access(pipeline: Pipeline[T]) -> Pipeline[T]:
+def random_access(pipeline: lz.Pipeline[T]) -> lz.Pipeline[T]:
     """Return the pipeline if it has indices; raise an `ArgumentError` if not."""
     if pipeline.machine.item is None:
-        raise ArgumentError(f"{pipeline!r} has no indices; uniter(...) adds them to an iterable")
+        raise lz.ArgumentError(f"{pipeline!r} has no indices; uniter(...) adds them to an iterable")
     return pipeline
 
 
-def _chosen(pipeline: Pipeline[Any], key: Any) -> Any:
+def _chosen(pipeline: lz.Pipeline[Any], key: Any) -> Any:
     """Return the index that a key stands for, or the indices of a slice."""
     length = pipeline.machine.length
     if not isinstance(length, int):
@@ -166,14 +162,14 @@ def _chosen(pipeline: Pipeline[Any], key: Any) -> Any:
         raise IndexError(f"sequence index {key} out of range: it has {length} items") from None
 
 
-def sliced(pipeline: Pipeline[T], key: slice) -> Pipeline[T]:
+def sliced(pipeline: lz.Pipeline[T], key: slice) -> lz.Pipeline[T]:
     """Return a slice of a pipeline, like that of a list."""
     indices, length = _chosen(pipeline, key), pipeline.machine.length
     if length is None or (key.stop is None and length == math.inf):
         return pipeline[key]
     last = pipeline.calls[-1]
     if last.name == "gather":  # a slice of a slice is one
-        pipeline, indices = Pipeline(pipeline.calls[:-1]), last.arguments["indices"][key]
+        pipeline, indices = lz.Pipeline(pipeline.calls[:-1]), last.arguments["indices"][key]
     return pipeline | lz.gather(indices)
 
 
@@ -185,7 +181,7 @@ def _item(data: Any, index: int) -> Any:
         raise Past(f"sequence index {index} out of range: {error}") from None
 
 
-def forgiving(run: Run[T], at_end: Callable[[], None] = lambda: None) -> Iterator[T]:
+def forgiving(run: lz.Run[T], at_end: Callable[[], None] = lambda: None) -> Iterator[T]:
     """Iterate over a run; if there are indices, continue after an item that failed.
 
     `at_end` is called once, when there are no more items.
@@ -195,7 +191,7 @@ def forgiving(run: Run[T], at_end: Callable[[], None] = lambda: None) -> Iterato
     def rest() -> Iterator[T]:
         nonlocal is_missed, is_over
         if is_missed and run.pipeline.machine.skip is not None:
-            run.load_state_dict(advance(run.pipeline, run.state, 1))
+            run.load_state_dict(lz.advance(run.pipeline, run.state, 1))
         is_missed = False
         try:
             yield from run
@@ -217,6 +213,6 @@ def is_iterable(data: Any) -> bool:
     return "IterableDataset" in kinds or not hasattr(data, "__getitem__")  # torch's always raises
 
 
-def places(length: Any) -> Pipeline[int]:
+def places(length: Any) -> lz.Pipeline[int]:
     """Return the indices of `length` items; endless if that isn't an int."""
     return lz.source(range(length)) if isinstance(length, int) else lz.count()
