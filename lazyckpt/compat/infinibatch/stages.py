@@ -14,13 +14,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import lazyckpt as lz
-from lazyckpt.compat.infinibatch.mersenne import (
-    Draws,
-    Seed,
-    check_place,
-    origin_of,
-    seedable,
-)
+from lazyckpt.compat.infinibatch.mersenne import Draws, Seed, check_place, origin_of, seedable
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, function, positive
 from lazyckpt.core.flow import Flow, Position, counted, pass_over

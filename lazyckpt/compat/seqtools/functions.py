@@ -291,21 +291,17 @@ class _Indexed:
 
     def __getitem__(self, index: int) -> Any:
         with self._lock:
-            cursor = self._nearest(index)
+            cursors = self._cursors
+            able = [each for each in cursors if each.next - len(each.kept) <= index]
+            if able:
+                cursor = max(able, key=attrgetter("next"))  # it has the fewest items to read
+                cursors.remove(cursor)
+            else:
+                del cursors[: len(cursors) + 1 - self._most]
+                cursor = _Cursor(self._iterable, self._cache_size + 1)
             item = cursor.item(index)
-            self._cursors.append(cursor)  # not after an error
+            cursors.append(cursor)  # not after an error
             return item
-
-    def _nearest(self, index: int) -> _Cursor:
-        """Take the cursor with the fewest items to read from the list, or make a new one."""
-        cursors = self._cursors
-        able = [each for each in cursors if each.next - len(each.kept) <= index]
-        if able:
-            cursor = max(able, key=attrgetter("next"))
-            cursors.remove(cursor)
-            return cursor
-        del cursors[: len(cursors) + 1 - self._most]
-        return _Cursor(self._iterable, self._cache_size + 1)
 
 
 class _Cursor:

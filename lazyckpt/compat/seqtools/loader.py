@@ -167,7 +167,6 @@ class DataLoader:
         self.prefetch_factor = check("prefetch_factor", prefetch_factor, optional(positive))
         self.persistent_workers = bool(persistent_workers)
         self.pin_memory_device, self.in_order = pin_memory_device, in_order
-        check("shm_size", shm_size, optional(natural))
         given = seed if seed is not None or generator is None else generator.initial_seed()
         self._given_seed = check("seed", given, optional(natural))
         self._has_batches = batch_sampler is not None  # instead of indices

@@ -18,7 +18,7 @@ from lazyckpt.compat.seqtools.sequence import (
     random_access,
     sliced,
 )
-from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
+from lazyckpt.core.checks import checked, function, integer, one_of, optional, positive
 from lazyckpt.core.show import written_at
 
 T = TypeVar("T")
@@ -48,7 +48,6 @@ def prefetch(
     workers = check("nworkers", nworkers, integer)
     buffer = check("max_buffered", max_buffered, positive)
     hook = check("start_hook", start_hook, optional(function))
-    check("shm_size", shm_size, natural)
     check("method", method, one_of("thread", "process"))
     if workers < 0:
         workers = check("nworkers", len(os.sched_getaffinity(0)) + workers, positive)
