@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from types import GenericAlias
 from typing import Any
 from weakref import ref
@@ -43,24 +43,6 @@ _PLAIN = {list, tuple, range, np.ndarray}  # indexing them is equivalent to iter
 _FIXED = {
     "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
 }  # fmt: skip
-
-
-class NeedsNoPreparing:
-    """An attribute that tells Accelerate to leave a loader alone.
-
-    Reading it is an error if there are several ranks. It can be set, as Accelerate does, and is
-    then an ordinary attribute.
-    """
-
-    def __get__(self, loader: object, kind: type) -> bool:
-        torch: Any = sys.modules.get("torch.distributed")
-        if torch is None or not torch.is_initialized() or torch.get_world_size() == 1:
-            return True
-        raise lz.ArgumentError(
-            "DataLoader: accelerator.prepare would make a loader without this one's state; give "
-            "each rank its part with sampler=DistributedSampler(dataset), don't pass the loader to "
-            "prepare, and save it with accelerator.register_for_checkpointing(loader)"
-        )
 
 
 class DataLoader:
@@ -186,7 +168,17 @@ class DataLoader:
         self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
         self._is_made = True
 
-    _is_accelerate_prepared = NeedsNoPreparing()
+    @cached_property
+    def _is_accelerate_prepared(self) -> bool:
+        """True, so that Accelerate leaves the loader alone; an error if there are several ranks."""
+        torch: Any = sys.modules.get("torch.distributed")
+        if torch is None or not torch.is_initialized() or torch.get_world_size() == 1:
+            return True
+        raise lz.ArgumentError(
+            "DataLoader: accelerator.prepare would make a loader without this one's state; give "
+            "each rank its part with sampler=DistributedSampler(dataset), don't pass the loader to "
+            "prepare, and save it with accelerator.register_for_checkpointing(loader)"
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_made = not name.startswith("_") and "_is_made" in self.__dict__
