@@ -78,6 +78,10 @@ def _position(pipeline: lz.Pipeline[Any], found: Any) -> Position:
             start = upstream.machine.init(0) if is_source else before()
             return start, *_drawn(arguments, state), freeze(state and state[2], "random.Random")
         case "infinibatch_reservoir":
+            slots, size = len(found["buffer"]), arguments["buffer_size"]
+            rest = without_prefetch(upstream).machine.flow(before())
+            if slots > size or (slots < size and any(True for _ in rest)):  # it shrinks at the end
+                raise lz.InvalidState(f"the state has a buffer of {slots}, the iterator of {size}")
             return upstream.machine.init(0), 0, *_refilled(arguments, found)
         case "infinibatch_prefetch" if "item_offset" in found:
             return _later(upstream, before(), found["item_offset"])
@@ -147,7 +151,7 @@ def _permuted(upstream: lz.Pipeline[Any], state: Any, index: int) -> Position:
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
     """Return the items a buffer took and flushed, and its generator's mark before that."""
-    size, arrived, slot = arguments["buffer_size"], 0, 0
+    size, arrived = arguments["buffer_size"], 0
     origin, words = _drawn(arguments, found["random_state"])
     if origin != origin_of(arguments["seed"]):
         raise lz.InvalidState("the generator of this state is too far from its seed")
@@ -157,7 +161,5 @@ def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
         if slot < size:  # else a slot is drawn again
             arrived += 1
             taken.add(slot)
-    if slot >= size:
-        raise lz.InvalidState("the generator of this state is in the middle of a draw")
     flushed = len(taken) - sum(item is not None for item in found["buffer"])
     return arrived + flushed, origin, 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from infinibatch import iterators as old
 
+import lazyckpt as lz
 from lazyckpt.compat.infinibatch import iterators
-from tests.compat.infinibatch.cases import MAKES, Make, drawing, some
+from tests.compat.infinibatch.cases import MAKES, Make, drawing, native, some
 
 
 def bulk(item: Any) -> int:
@@ -65,3 +67,13 @@ def test_a_state_of_the_original_goes_on_here_in_any_pipeline(make: Make) -> Non
         ours.setstate(theirs.getstate())
         assert some(ours, 3) == expected[cut : cut + 3]
         some(theirs, 1)
+
+
+@pytest.mark.parametrize("size", [3, 5, 8])
+def test_a_state_with_a_buffer_of_another_size_is_refused(size: int) -> None:
+    theirs = old.BufferedShuffleIterator(native(old), 4, 1)
+    ours = iterators.BufferedShuffleIterator(native(iterators), size, 1)
+    for cut in (1, 9, 10):
+        some(theirs, cut)
+        with pytest.raises(lz.InvalidState, match=f"buffer of 4, the iterator of {size}"):
+            ours.setstate(theirs.getstate())
