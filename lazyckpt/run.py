@@ -5,7 +5,7 @@ from __future__ import annotations
 from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import Any, NoReturn, TypeVar
 
@@ -191,7 +191,8 @@ class Run(Iterator[T], Pictured):
         An epoch is one pass over the stream, each in a new order if it is shuffled. With `size`, an
         epoch has that number of items, across the ends of the stream, and ends after each multiple
         of it. The position within an epoch follows from the state, so a call yields the same items
-        before and after a resume: at item 3 of 5, it yields 2 items.
+        before and after a resume: at item 3 of 5, it yields 2 items. After an error, the iterator
+        tries the failed item again.
 
         Args:
             size: Number of items per epoch; None for one pass.
@@ -209,22 +210,23 @@ class Run(Iterator[T], Pictured):
         """
         if size is not None:
             size = checked("Run.epoch", "size", size, positive)
-        return self._epoch(size)
+        return chain.from_iterable(self._epoch(size))
 
-    def _epoch(self, size: int | None) -> Iterator[T]:
+    def _epoch(self, size: int | None) -> Iterator[Iterator[T]]:
+        """Yield the epoch's items, and after an error those from the failed one on."""
         epochs = EpochLoader(self)
         given, fresh = 0, epochs.is_fresh
         wanted = None if size is None else size - self._delivered % size
         while wanted is None or given < wanted:
             before = given
             items, taken = counted(islice(self, None if wanted is None else wanted - given))
-            yield from items
+            yield items
             given += taken()
-            if (
-                given == wanted
-                or not self._delivery.is_ended
-                or (size is None and (given or fresh))
-            ):
+            if self._delivery.is_closed:
+                return
+            if not self._delivery.is_ended:
+                continue  # after an error
+            if given == wanted or (size is None and (given or fresh)):
                 return
             if fresh and given == before:
                 raise PipelineError(f"epoch(size={size}): a pass over the stream is empty")

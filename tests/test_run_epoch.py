@@ -150,6 +150,30 @@ def test_epochs_and_loops_and_loads_share_one_place() -> None:
             assert item == 0
 
 
+@pytest.mark.parametrize("size", [None, 5, 9])
+@pytest.mark.parametrize("executor", [None, lz.threads(2)], ids=str)
+def test_an_error_does_not_end_an_epoch(size: int | None, executor: lz.Executor | None) -> None:
+    failing = [0, 2, 3]
+
+    def once(item: int) -> int:
+        if item in failing:
+            failing.remove(item)
+            raise KeyError(item)
+        return item
+
+    with lz.run(lz.source(range(4)) | lz.map(once), executor=executor) as run:
+        items, errors = run.epoch(size), 0
+        found: list[int] = []
+        while len(found) < (size or 4):
+            try:
+                found.append(next(items))
+            except KeyError:
+                errors += 1
+        assert next(items, None) is None
+    assert found == [n % 4 for n in range(size or 4)]
+    assert errors == 3 or executor is not None
+
+
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "3"])
 def test_a_size_that_is_none_is_refused_at_once(size: Any) -> None:
     with pytest.raises(lz.ArgumentError, match=r"Run\.epoch: size must be an int >= 1"):

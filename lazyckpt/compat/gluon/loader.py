@@ -188,9 +188,6 @@ class _Epoch(Iterator[Any]):
             self._is_over = True
             loader._advance()
             raise
-        except BaseException:  # a generator that has raised can't continue
-            self._batches = loader._run.epoch()
-            raise
         loader._is_left = True
         return pinned(batch, arrays=True) if loader._pins and has_device() else batch
 
