@@ -85,9 +85,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
             raise lz.ArgumentError("ShardedDataLoader: pass batch_size or a batch_sampler")
         elif shuffle and sampler is not None:
             raise lz.ArgumentError("ShardedDataLoader: pass either shuffle or a sampler")
-        self._sampler = sampler if batch_sampler is None else batch_sampler
-        if self._sampler is None:
-            self._sampler = range(len(dataset))
+        chosen = sampler if batch_sampler is None else batch_sampler
+        self._sampler = range(len(dataset)) if chosen is None else chosen
         batches = self._batches(seeded(seed) if shuffle else None)
         batchify = fit("batchify_fn", batchify_fn, optional(function)) or default_batchify_fn
         workers = max(0, fit("num_workers", num_workers, integer))

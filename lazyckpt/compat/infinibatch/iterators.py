@@ -12,6 +12,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from toolz import identity
+
 import lazyckpt as lz
 from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.compat.infinibatch import stages
@@ -227,7 +229,7 @@ class InfinitePermutationSourceIterator(PipelineIterator):
 
 def _mixed(size: int, seed: Seed) -> lz.Stage[Any, Any]:
     """Split items into blocks of `size` and shuffle each block."""
-    return lz.batch(size) | stages.infinibatch_random_map(_shuffled, seed) | lz.flat_map(_itself)
+    return lz.batch(size) | stages.infinibatch_random_map(_shuffled, seed) | lz.flat_map(identity)
 
 
 def _shuffled(random: Random, items: list[Any]) -> list[Any]:
@@ -258,11 +260,7 @@ class SelectManyIterator(PipelineIterator):
         source_iterator: Source,
         collection_selector: Callable[[Any], Iterable[Any]] | None = None,
     ) -> None:
-        super().__init__(lz.flat_map(collection_selector or _itself), source_iterator)
-
-
-def _itself(item: Any) -> Any:
-    return item
+        super().__init__(lz.flat_map(collection_selector or identity), source_iterator)
 
 
 class MapIterator(PipelineIterator):
@@ -272,7 +270,7 @@ class MapIterator(PipelineIterator):
     """
 
     def __init__(self, source_iterator: Source, transform: Callable[[Any], Any]) -> None:
-        super().__init__(lz.map(transform), source_iterator, begin=_itself)
+        super().__init__(lz.map(transform), source_iterator, begin=identity)
 
 
 class ParallelMapIterator(PipelineIterator):
@@ -373,7 +371,7 @@ class BucketedReadaheadBatchIterator(PipelineIterator):
         )
         if shuffle:
             batches = batches | stages.infinibatch_random_map(_shuffled, seed)
-        super().__init__(batches | lz.flat_map(_itself), source_iterator)
+        super().__init__(batches | lz.flat_map(identity), source_iterator)
 
 
 def _batches(

@@ -16,6 +16,7 @@ from itertools import chain, count, islice, repeat
 from typing import Any, TypeAlias
 
 import numpy as np
+from toolz import identity
 
 import lazyckpt as lz
 from lazyckpt.combinators.enumerate import numbered
@@ -211,13 +212,9 @@ def standard_collate(alone: bool) -> Callable[[Any], Any]:
     try:
         data = import_module("torch.utils.data")
     except ImportError:
-        return _same if alone else lz.stack
+        return identity if alone else lz.stack
     found: Callable[[Any], Any] = data.default_convert if alone else data.default_collate
     return found
-
-
-def _same(item: Any) -> Any:
-    return item
 
 
 _started: tuple[int, bool] | None = None  # a worker's seed, and whether torch must be seeded
