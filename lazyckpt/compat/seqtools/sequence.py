@@ -122,9 +122,9 @@ class LazySequence(Sequence[T], Generic[T]):
 
     def _item(self, number: int) -> T:
         """Return an item of a sequence that has no length but may have an end."""
-        alone = cast(Any, random_access(self.pipeline).machine.item)
+        alone: Any = random_access(self.pipeline).machine.item
         try:
-            found: T = alone(self._start, number)
+            return cast(T, alone(self._start, number))
         except (Past, EvaluationError) as error:
             raise chosen(error)  # noqa: B904  # the same error, or its cause
         except Exception as error:
@@ -132,7 +132,6 @@ class LazySequence(Sequence[T], Generic[T]):
             where = f", in {failure.places}" if failure.places else ""
             add_note(failure.error, f"lazyckpt: item {number}{where}")
             raise failure.error  # noqa: B904  # the same error, or one with its cause
-        return found
 
     def __iter__(self) -> Iterator[T]:
         return forgiving(lz.Run(self.pipeline))
