@@ -18,6 +18,7 @@ from lazyckpt.executors.plan.positions import raise_or_position
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.executors.plan.tasks import (
     CHUNK_BYTES,
+    POSITION_BYTES,
     READY_BYTES,
     ChunkSizer,
     Task,
@@ -86,7 +87,7 @@ class Lookahead:
             gate.is_gated,
             self._share,
             pool.chunk_size,
-            are_noted=self._is_stream or self._holds_items,
+            are_noted=self._holds_items,
         )
         self._queue: deque[tuple[Task, PendingTask | Exception | None]] = deque()
         self._tasks: Tasks | None
@@ -292,7 +293,7 @@ class Lookahead:
                     return
                 continue
             assert isinstance(pending, PendingTask)
-            left -= outcome.item_bytes * len(outcome.items)
+            left -= (outcome.item_bytes + POSITION_BYTES) * len(outcome.items)
             if outcome.item_bytes <= CHUNK_BYTES and self.gate.is_open:
                 self._continue(place, task, pending, outcome)
 

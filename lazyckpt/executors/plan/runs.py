@@ -89,7 +89,7 @@ class RunReader(Handler):
         if opened is None:
             opened = LimitedRun(self._layers, run.position, run.upstream, is_last=self._is_last)
         opened.begin_part()
-        known.update(positions=opened.positions, skipped=opened.skipped, item_bytes=POSITION_BYTES)
+        known.update(positions=opened.positions, skipped=opened.skipped)
         if _is_cut(opened, items, run, begun):
             known["left"] = left = opened.left()
             if left:

@@ -66,7 +66,7 @@ class ChunkSizer:
             is_gated: If True, compute only items that the consumer waits for.
             share: This pipeline's share of the limits.
             fixed: Number of items of every task, whatever their size and time; 0 to adapt.
-            are_noted: If True, the position after each item is held with the item.
+            are_noted: If True, tasks hold the position after each item.
         """
         self.size, self.most = fixed or 1, ANY
         self.fixed = fixed
@@ -95,7 +95,8 @@ class ChunkSizer:
         if not count or self._is_gated:
             return
         if outcome.items:  # the size of skipped items is unknown
-            item_bytes = outcome.item_bytes + self._beside
+            beside = self._beside if outcome.positions is None else POSITION_BYTES
+            item_bytes = outcome.item_bytes + beside
             self._bytes = item_bytes * len(outcome.items) / count or 1
             self._is_small = self._bytes <= CHUNK_BYTES
         # Large items go alone: if two are alive together, each is allocated in new memory.
