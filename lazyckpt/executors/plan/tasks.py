@@ -171,9 +171,7 @@ class Task(NamedTuple):
             found, item_positions = item_positions.after(made), item_positions.since(made)
         payload = self.payload.rest(raise_or_position(found), outcome.left, most)
         skipped = [(number - made, some) for number, some in self.skipped if number >= made]
-        return self._replace(
-            payload=payload, size=outcome.left, item_positions=item_positions, skipped=skipped
-        )
+        return Task(payload, outcome.left, self.after, item_positions, skipped, is_run=self.is_run)
 
 
 TaskGenerator = Callable[[Position, ChunkSizer], Tasks]
