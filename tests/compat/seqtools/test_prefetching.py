@@ -28,7 +28,7 @@ from tests.compat.seqtools.cases import (
     outcomes,
     tell,
 )
-from tests.helpers import HANGS, worker_pids
+from tests.helpers import HANGS, until, worker_pids
 
 
 def dies(x: int) -> int:
@@ -88,7 +88,7 @@ def test_sq27_endless_sources(method: str) -> None:
 def test_sq27_workers_end_with_a_sequence_without_a_length() -> None:
     gc.collect()
     assert list(ours.prefetch(Ends(), 1, "process")) == list(range(7))
-    assert not worker_pids()
+    until(lambda: not worker_pids())
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
