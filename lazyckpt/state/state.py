@@ -261,7 +261,7 @@ class State(Pictured):
 
     @staticmethod
     def from_json(text: str | bytes) -> State:
-        """Parse a string written by `to_json`; raise `InvalidState` for anything else.
+        """Parse the JSON of a state, or of its dict; raise `InvalidState` for anything else.
 
         Loading never executes code. It takes a few seconds and half a gigabyte at most; strings
         above 16 MiB are refused. A state that no run could have reached is rejected when a run
@@ -276,6 +276,8 @@ class State(Pictured):
             raise InvalidState(
                 f"not a state, or a truncated one: {error}: {brief(text[:80])}"
             ) from None
+        if _of_ranks(found):  # the dict of a rank's state, as JSON
+            return State.from_dict(found)
         return _from(found, is_whole(text))
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from typing import Any
 
@@ -194,3 +195,14 @@ def test_what_all_ranks_leave_out_leaves_their_states_equal() -> None:
 def test_a_rank_that_is_none(wrong: Any) -> None:
     with pytest.raises(InvalidState):
         State.from_json(signed(lz.state_at(odd_ones(0), 1).to_dict(), rank=wrong))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_dict_of_a_state_as_json_is_the_state(size: int) -> None:
+    """Also after a stage that gives each rank a position of its own."""
+    numbers = lz.source(range(20)) | lz.shard(num_shards=size, index=size - 1) | lz.filter(bool)
+    run = lz.run(numbers)
+    found = [next(run), next(run)]
+    text = json.dumps(run.state_dict())
+    assert lz.State.from_json(text) == run.state
+    assert [*found, *lz.run(numbers, text)] == [*numbers]
