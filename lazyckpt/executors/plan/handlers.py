@@ -133,6 +133,7 @@ class Span(NamedTuple):
     in_parts: bool = True
 
     def rest(self, position: Position, left: int, most: int) -> Span:
+        """Return the task for the last `left` items."""
         return self._replace(position=position, size=left)
 
 
@@ -203,7 +204,7 @@ class Reader(Handler):
             flow = self.machine.flow(task.position)
             opened = flow, iter(flow)
         flow, left = opened
-        if _is_read(items, left, task.size, deadline):
+        if _read_some(items, left, task.size, deadline):
             self._flows = {try_snapshot(flow): opened}
             known["left"] = task.size - len(items)
 
@@ -227,7 +228,7 @@ class Reader(Handler):
             known["end"] = try_snapshot(reading.flow)
 
 
-def _is_read(items: list[Any], stream: Iterator[Any], count: int, deadline: float) -> bool:
+def _read_some(items: list[Any], stream: Iterator[Any], count: int, deadline: float) -> bool:
     """Add items until there are `count`, or until the deadline; return False at the end.
 
     The clock is read after a few items of a task that has many, as these were quick so far.
@@ -259,6 +260,7 @@ class MappedItems(NamedTuple):
     in_parts: bool = True
 
     def rest(self, position: Position, left: int, most: int) -> MappedItems:
+        """Return the task for the last `left` items."""
         return self._replace(position=position, items=self.items[-left:])
 
 
@@ -282,7 +284,7 @@ class Mapper(Handler):
         upstream, count = items_machine(task.items, *task.upstream), len(task.items)
         mapped = iter(build_machine(self.calls, upstream).flow(task.position))
         deadline = perf_counter() + PART_SECONDS if task.in_parts else inf
-        if _is_read(items, mapped, count, deadline):
+        if _read_some(items, mapped, count, deadline):
             known["left"] = count - len(items)
 
 

@@ -54,6 +54,7 @@ class ItemRun(NamedTuple):
     in_parts: bool = True
 
     def rest(self, position: Position, left: int, most: int) -> ItemRun:
+        """Return the task for the last `left` input items, of at most `most` outputs."""
         return self._replace(position=position, upstream=left, most=most)
 
 

@@ -162,7 +162,7 @@ class Task(NamedTuple):
         return self.size == 1 and getattr(self.payload, "most", 1) == 1
 
     def rest(self, outcome: Outcome, most: int) -> Task:
-        """Return the task for the inputs that an outcome has left; a run has `most` outputs."""
+        """Return the task for the inputs that an outcome has left, of at most `most` outputs."""
         made, item_positions = len(outcome.items), self.item_positions
         if item_positions is None:
             assert outcome.positions

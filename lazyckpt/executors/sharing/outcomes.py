@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from lazyckpt.executors.ipc.serialization import (
@@ -89,10 +90,14 @@ def outcome_of(message: memoryview) -> Outcome | Loss:
     return found
 
 
+def packed_items(items: Iterable[Any]) -> list[bytes]:
+    """Return each item as a message: one that can't travel is an error of its reader alone."""
+    return [packed(bytes(KEY_BYTES), Outcome([item])) for item in items]
+
+
 def packed_apart(key: bytes, outcome: Outcome) -> bytes:
-    """Return an outcome as a message, with each item as one, as some may not travel."""
-    messages = [packed(bytes(KEY_BYTES), Outcome([item])) for item in outcome.items]
-    return packed(key, outcome._replace(items=messages))
+    """Return an outcome as a message, with each item as one."""
+    return packed(key, outcome._replace(items=packed_items(outcome.items)))
 
 
 def opened_apart(message: memoryview) -> Outcome:

@@ -20,7 +20,13 @@ from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.pool import get_within
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.sharing.link import Link
-from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, outcome_of, packed
+from lazyckpt.executors.sharing.outcomes import (
+    KEY_BYTES,
+    key_of,
+    outcome_of,
+    packed,
+    packed_items,
+)
 from lazyckpt.failures.notes import Failure
 
 SMALL_BYTES = 192  # bytes of an item up to which it travels itself
@@ -258,9 +264,7 @@ class Payloads:
             self.is_closed = True
         for number, (items, ranks) in kept.items():
             if others := ranks - {self._link.rank}:
-                # Each by itself: an item that can't be sent is an error of who needs it.
-                messages = [packed(bytes(KEY_BYTES), Outcome([item])) for item in items]
-                message = _key(_LEAVES, number) + pickle.dumps(messages)
+                message = _key(_LEAVES, number) + pickle.dumps(packed_items(items))
                 for rank in others:
                     self._link.send(rank, message)
 

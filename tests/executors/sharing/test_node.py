@@ -99,6 +99,29 @@ def test_an_item_that_can_not_travel_is_an_error_after_the_items_before_it(
     assert "sealed" in other[-1] or "pickle" in other[-1]
 
 
+def test_a_rank_gets_the_items_that_are_there_while_the_next_one_is_made() -> None:
+    """Though it asks for many at once, as they came quickly so far."""
+    last, has_come = 3_001, threading.Event()
+
+    def waiting(n: int) -> int:
+        return n if n <= last or has_come.wait(20) else -1
+
+    items = lz.source(range(3_100)) | lz.map(waiting) | lz.filter(lambda n: True)
+    hub = Hub(2, nodes=((0, 1),))
+
+    def work(rank: int) -> list[int]:
+        own = items | lz.shard(num_shards=2, index=rank)
+        found = list[int]()
+        with lz.run(own, executor=shared_by(hub, rank, lz.threads(2), chunk_size=1)) as run:
+            for item in run:
+                found.append(item)
+                if item == last:
+                    has_come.set()
+        return found
+
+    assert on_ranks(2, work) == [[*range(0, 3_100, 2)], [*range(1, 3_100, 2)]]
+
+
 def test_pipelines_that_a_node_can_not_read_as_one_are_refused() -> None:
     executor = shared_by(Hub(2, nodes=((0, 1),)), 0, lz.threads(2))
     own = packed() | lz.repeat() | lz.shard(num_shards=2, index=0, remainder="drop")
