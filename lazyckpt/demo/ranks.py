@@ -106,7 +106,7 @@ def _both(screen: Screen, folder: Path, share: Share) -> tuple[list[Report], lis
 def _together(screen: Screen, folder: Path, share: Share, victim: int | None) -> list[Report]:
     """Run all ranks to their end; one of them is killed if `victim` is set."""
     secret = secrets.token_bytes()
-    place = MeetingPlace("127.0.0.1", secret, share.size, _PATIENCE)
+    place = MeetingPlace("127.0.0.1", secret, _PATIENCE)
     share = replace(share, place=("127.0.0.1", place.port, secret.hex()))
     found = []
     with ExitStack() as stack:

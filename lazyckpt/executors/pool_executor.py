@@ -51,7 +51,8 @@ class PoolSpec(NamedTuple):
         slots: Function from the number of handlers to the number of shared memory slots per
             worker.
         worker_init: Function that the thread for stages in order calls with its number.
-        check: Function that raises a PipelineError if the workers can't run a pipeline.
+        for_chain: Function that returns the executor that runs a pipeline, if that depends on the
+            pipeline.
         start_each: Function that makes one pool per thread that drives it. None if several
             threads can drive one pool.
         stream_chunk: Number of items of each task of the worker that runs stages in order; 0 to
@@ -70,7 +71,7 @@ class PoolSpec(NamedTuple):
     in_transit: int = 0
     slots: Callable[[int], int] | None = None
     worker_init: Callable[[int], Any] | None = None
-    check: Callable[[Chain], None] | None = None
+    for_chain: Callable[[Chain], PoolExecutor] | None = None
     start_each: Callable[[list[Handler]], list[WorkerPool]] | None = None
     stream_chunk: int = 0
 
@@ -132,8 +133,8 @@ class PoolExecutor(Executor):
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
         """Start a session for a pipeline. Sessions that end together share a `gate`."""
         spec, skip_log = self.spec, skip_log_of(chain)
-        if spec.check is not None:
-            spec.check(chain)
+        if spec.for_chain is not None:
+            return spec.for_chain(chain).open(chain, gate)
         gate, segments = gate or PrefetchGate(spec.is_gated), spec.split(chain)
         if is_stream(chain, segments):
             return _stream(chain, gate, spec.start([Reader(chain)], 1))

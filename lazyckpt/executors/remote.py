@@ -7,12 +7,13 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.local import seconds
-from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
+from lazyckpt.executors.pool_executor import PoolExecutor, PoolSpec, pool_executor
 
-_FIXED = {"max_retries", "num_returns", "retry_exceptions"}  # options of shared tasks
+_PATIENCE = 60.0  # seconds to wait for ranks, if there is no timeout
 
 
 def submitting(value: Any) -> Any:
@@ -111,11 +112,13 @@ def ray(
     that store and are copied out of it once. Unlike arrays that Ray itself returns, they are
     writable and take no space in the store.
 
-    **Shared work.** Without `shared`, each rank of a job has its own workers, which run
-    everything before `shard`. With the same name on all ranks, Ray tasks compute each common
-    item once, and all ranks receive it. Items, order and states are the same as for one rank
-    alone. Errors, `WorkerDied`, and the records that `on_error="skip"` skips are the same on
-    all ranks. Functions after `shard` run once per rank.
+    **Shared work.** Without `shared`, each rank of a job has its own actors, which run
+    everything before `shard`. With the same name on all ranks, the ranks take turns, as with
+    `lz.torch.shared`: each computes its part of the common items in its actors, and sends them
+    to the others. Large items, and the tokens of packed rows, go only to the rank that needs
+    them. Items, order and states are the same as for one rank alone. Errors, `WorkerDied`, and
+    the records that `on_error="skip"` skips are the same on all ranks. Functions after `shard`
+    run once per rank.
 
     Each index of `shard` is one process, connected to the cluster by `ray.init` or by Ray
     Train. All ranks open the same runs. They compare stages, settings, the position, a sample
@@ -123,32 +126,29 @@ def ray(
     and refuse to continue if these differ. To rewind, to pause, or to continue after an error,
     all ranks must do so together.
 
-    One actor, the keeper, records which Ray object holds which result. It reserves no CPUs.
-    Its name is `shared`, in the namespace `lazyckpt`. It lives on the node of one rank and
-    ends with the last rank or, if all ranks were killed, after the timeout. If the keeper
-    dies, each rank raises `WorkerDied`, and the runs can continue with a new keeper. Results
-    that are lost with a node are computed again; a different result is an error. If a rank is
-    lost, other ranks raise `RankMissing` as soon as they wait for it.
+    Ranks connect to each other by TCP. An actor of rank 0, with the given name in the namespace
+    `lazyckpt`, tells them where; it reserves no CPUs and ends with rank 0's last run. If a rank
+    is lost, the others raise a `RankMissing` that names it, at the first item that it should
+    have computed, or that it holds. Messages are pickled, so all members of the cluster are
+    trusted.
 
     Memory: `buffer_size` items, plus one or two chunks of small items per worker. With
-    `shared`, the object stores also hold the results of up to four tasks per worker that some
-    rank has still to take; a rank that is further ahead waits.
+    `shared`, also what `lz.torch.shared` states.
 
     Args:
         workers: Number of actors. A single actor runs the whole pipeline. Several compute
-            items in parallel and deliver them in order. With `shared`, the number of tasks in
-            flight for all ranks in sum.
+            items in parallel and deliver them in order. With `shared`, the actors of all ranks
+            in sum; each rank has at least one.
         buffer_size: Number of items to hold ready. Small items travel in chunks.
         timeout: Seconds to wait for an item before raising `WorkerTimeout`, including the
-            start of actors, for which Ray may have no room. With `shared`, the seconds that a
-            task may take, and the seconds to wait for ranks and the keeper; None then waits
-            60 seconds for ranks and the keeper.
+            start of actors, for which Ray may have no room. With `shared`, also the seconds to
+            wait for ranks that don't come, and for an awaited rank that sends nothing; None
+            then waits 60 seconds for these.
         shared: A name for this training run, the same on all its ranks and used by no other
             run.
         chunk_size: With `shared`, the number of items, or of files that are read, per task.
         **options: Options of the actors, as in Ray's `options`: `num_cpus=1`,
-            `resources={"loader": 1}`, `scheduling_strategy="SPREAD"`. With `shared`, options
-            of the tasks, except those of retries: an item computed twice may differ.
+            `resources={"loader": 1}`, `scheduling_strategy="SPREAD"`.
 
     Returns:
         An executor.
@@ -169,29 +169,24 @@ def ray(
     """
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError('ray: the package ray is not installed; pip install "lazyckpt[ray]"')
-    if shared is not None:
-        if fixed := ", ".join(sorted(options.keys() & _FIXED)):
-            raise ArgumentError(
-                f"ray: {fixed} can't be set with shared, as an item computed twice may differ"
-            )
-        check_dealt = import_module("lazyckpt.executors.sharing.executor").check_dealt
-        module = import_module("lazyckpt.executors.sharing.kept_pool")
-        start = partial(
-            module.KeptPool, name=shared, buffer_size=buffer_size, chunk_size=chunk_size,
-            timeout=timeout, options=options,
-        )  # fmt: skip
-        other = f"ray(workers={workers})"
-        return PoolSpec(
-            start,
-            workers,
-            "Ray worker",
-            buffer_size,
-            can_stream=False,
-            timeout=timeout,
-            check=lambda chain: check_dealt(chain, "ray", other),
-            stream_chunk=1,
-        )
     module = import_module("lazyckpt.executors.pools.actors")
-
     start = partial(module.ActorPool, buffer_size=buffer_size, timeout=timeout, options=options)
-    return PoolSpec(start, workers, "Ray actor", buffer_size, timeout=timeout)
+    spec = PoolSpec(start, workers, "Ray actor", buffer_size, timeout=timeout)
+    if shared is None:
+        return spec
+    patience = timeout or _PATIENCE
+
+    def for_chain(chain: Chain) -> PoolExecutor:
+        share = chain.machine.share
+        each = {"workers": max(1, workers // share.ranks), "timeout": timeout, **options}
+        meetings = import_module("lazyckpt.executors.sharing.ray_meeting")
+        meeting = meetings.RayMeeting(shared, share.rank, share.ranks, patience)
+        found: PoolExecutor = import_module("lazyckpt.executors.sharing.executor").shared(
+            ray,
+            ray(buffer_size=buffer_size, **each),
+            meeting,
+            {"chunk_size": chunk_size, "timeout": patience},
+        )
+        return found
+
+    return spec._replace(can_stream=False, stream_chunk=1, for_chain=for_chain)

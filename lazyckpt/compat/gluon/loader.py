@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -99,7 +100,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         self._epochs = EpochLoader(self._run)
         self._is_left = False  # True if an iteration has yielded batches of this epoch
         # A run with workers is part of a cycle, but the workers must end with the loader.
-        weakref.finalize(self, self._run.close).atexit = False
+        # In a thread, as a signal that came while Python code runs in a finalizer would be lost.
+        weakref.finalize(self, start_new_thread, self._run.close, ()).atexit = False
         self._begun = 0  # iterations; closing ends the last one
 
     def _batches(self, seed: int | None) -> lz.Pipeline[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -63,10 +64,14 @@ class ActorPool(FuturesPool):
             raise ArgumentError(f"ray: {error}") from None
         self._handlers_ref: Any = None
         self._actors: list[Any] = []
+        self._starting = threading.Lock()  # several threads may drive this pool
 
     def _start(self) -> None:
-        if self._actors:
-            return
+        with self._starting:
+            if not self._actors:
+                self._start_actors()
+
+    def _start_actors(self) -> None:
         ray, generation = self._ray, self.generation
         if not ray.is_initialized():
             ray.init(include_dashboard=False)

@@ -101,10 +101,8 @@ class Job:
     """A task to submit, and its future once it is submitted.
 
     Attributes:
-        worker: The worker that has the task, if known; for `KeptPool`, the reader that asks
-            for it.
+        worker: The worker that has the task, if known.
         tries: How many times the task reached a worker that lacked the handlers.
-        key: Key of the task on all ranks, if they share it.
     """
 
     def __init__(self, handler: int, payload: Any) -> None:
@@ -113,7 +111,6 @@ class Job:
         self.future: Future[Any] = Future()
         self.worker: Any = None
         self.tries = 0
-        self.key: bytes | None = None
 
 
 class FuturesPool(QueuedPool):

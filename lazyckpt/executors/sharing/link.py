@@ -120,3 +120,6 @@ class Meeting(Protocol):
             RankMissing: A rank didn't join in time.
             PipelineError: The ranks differ; the error says how.
         """
+
+    def leave(self) -> None:
+        """Let go of what is only needed to join, until the next time."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import socket
 import threading
+from _thread import start_new_thread
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from time import monotonic
 from typing import Any, NamedTuple
+from weakref import finalize
 
 from lazyckpt.core.content import dumps
 from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.sharing.link import Nodes, Reach, Role, least, role_of
 from lazyckpt.executors.sharing.mesh import Mesh
 from lazyckpt.executors.sharing.wire import prove, read_json, send_json
 
 _SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
+_TICK = 0.25  # seconds between two messages that a waiting rank is alive
 _GREETING = 10.0  # time limit of a new connection for its first message, in seconds
 _GONE = {"error": "shared: rank 0, where ranks meet, has ended its run", "missing": [0]}
 
@@ -57,6 +61,9 @@ class SocketMeeting(NamedTuple):
         except (OSError, ValueError) as error:
             raise PipelineError(f"shared: ranks can't be connected: {error}") from error
 
+    def leave(self) -> None:
+        """Nothing: the place is there for all runs."""
+
     def _join(self, told: Mapping[str, Any], reach: Reach) -> Mesh:
         with ExitStack() as opened:
             try:
@@ -82,9 +89,9 @@ class SocketMeeting(NamedTuple):
         mine = socket.create_server((here, 0), family=place.family, backlog=self.size)
         opened.enter_context(mine)
         address = [here, mine.getsockname()[1]]
-        mine_told = {"rank": self.rank, "told": dict(told), "reach": reach}
+        mine_told = {"rank": self.rank, "size": self.size, "told": dict(told), "reach": reach}
         send_json(place, {**mine_told, "address": address})
-        place.settimeout(self.timeout + _GREETING)  # for it answers if it is late
+        _await(place, self.timeout + _GREETING)  # for it answers if it is late
         return mine, read_json(place)
 
     def _connected(
@@ -116,6 +123,22 @@ class SocketMeeting(NamedTuple):
         return found
 
 
+def _await(sender: socket.socket, seconds: float) -> None:
+    """Wait until a message begins to arrive."""
+    deadline = monotonic() + seconds
+    while True:
+        sender.settimeout(min(_TICK, _left(deadline)))
+        try:
+            sender.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            if monotonic() >= deadline:
+                raise
+            say_alive()  # where this is a process of which others wait for items
+        else:
+            sender.settimeout(_GREETING)
+            return
+
+
 def _left(deadline: float) -> float:
     return max(0.01, deadline - monotonic())
 
@@ -125,13 +148,14 @@ class _Gathering:
 
     Attributes:
         told: The settings that are equal on these ranks.
+        size: The number of ranks that are to come.
         addresses: Address of each rank.
         reaches: Their reaches.
         answer: The final answer to all of these ranks.
     """
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self.told = told
+    def __init__(self, told: Mapping[str, Any], size: int) -> None:
+        self.told, self.size = told, size
         self.addresses: dict[int, Any] = {}
         self.reaches: dict[int, Sequence[int]] = {}
         self.answer: dict[str, Any] | None = None
@@ -144,14 +168,19 @@ class MeetingPlace:
         port: The port where it listens.
     """
 
-    def __init__(self, host: str, secret: bytes, size: int, timeout: float) -> None:
+    def __init__(self, host: str, secret: bytes, timeout: float) -> None:
         """Start to listen."""
-        self._secret, self._size, self._timeout = secret, size, timeout
+        self._secret, self._timeout = secret, timeout
         self._changed = threading.Condition()
         self._gatherings: dict[str, _Gathering] = {}
-        self._listener = socket.create_server((host, 0), backlog=size)
+        self._listener = socket.create_server((host, 0), backlog=socket.SOMAXCONN)
         self.port: int = self._listener.getsockname()[1]
         _begin(self._accept)
+
+    def close_with(self, owner: object) -> None:
+        """Close once an object is gone."""
+        # In a thread, as a signal that came while Python code runs in a finalizer would be lost.
+        finalize(owner, start_new_thread, self.close, ()).atexit = False
 
     def close(self) -> None:
         """Stop listening, and tell waiting ranks."""
@@ -177,19 +206,19 @@ class MeetingPlace:
             send_json(caller, self._answer(**asked))
 
     def _answer(
-        self, rank: int, told: Mapping[str, Any], reach: Sequence[int], address: Any
+        self, rank: int, size: int, told: Mapping[str, Any], reach: Sequence[int], address: Any
     ) -> dict[str, Any]:
         name, deadline = dumps(told), monotonic() + self._timeout
         with self._changed:
             if self._listener.fileno() < 0:  # closed
                 return _GONE
-            gathering = self._gatherings.setdefault(name, _Gathering(told))
+            gathering = self._gatherings.setdefault(name, _Gathering(told, size))
             if rank in gathering.addresses:
                 return {"error": f"shared: two processes say that they are rank {rank}"}
             gathering.addresses[rank], gathering.reaches[rank] = address, reach
-            if len(gathering.addresses) == self._size:
+            if len(gathering.addresses) == size:
                 del self._gatherings[name]
-                addresses = [gathering.addresses[each] for each in range(self._size)]
+                addresses = [gathering.addresses[each] for each in range(size)]
                 reach = least(gathering.reaches.values())
                 gathering.answer = {"addresses": addresses, "reach": reach}
             self._changed.notify_all()
@@ -213,41 +242,37 @@ class MeetingPlace:
         """If every rank waits in one gathering or another, report how the gatherings differ."""
         waiting = [*self._gatherings.values()]
         counts = Counter(rank for each in waiting for rank in each.addresses)
-        if len(waiting) < 2 or len(counts) < self._size or set(counts.values()) != {1}:
+        least_size = min([each.size for each in waiting], default=0)
+        if len(waiting) < 2 or len(counts) < least_size or set(counts.values()) != {1}:
             return
-        one, other = waiting[:2]
-        text = (
-            f"shared: {differing(one.told, other.told, min(one.addresses), min(other.addresses))}"
-        )
-        self._end(waiting, {"error": text})
+        self._end(waiting, {"error": f"shared: {_differing(*waiting[:2])}"})
 
     def _late(self, gathering: _Gathering) -> dict[str, Any]:
         there = sorted(gathering.addresses)
-        missing = sorted({*range(self._size)} - {*there})
+        missing = sorted({*range(gathering.size)} - {*there})
         elsewhere = {each for other in self._gatherings.values() for each in other.addresses}
-        text = f"shared: {late(self._timeout, missing, there)}"
+        text = (
+            f"shared: within {self._timeout:g} s {_ranks(missing)} did not come to where "
+            f"{_ranks(there)} {_are(there)}: all ranks open the same pipelines, and begin anew "
+            "together"
+        )
         if known := sorted(elsewhere & {*missing}):
             text += f" ({_ranks(known)} {_are(known)} at another pipeline or position)"
         return {"error": text, "missing": missing}
 
 
-def late(seconds: float, missing: list[int], there: list[int]) -> str:
-    """Return a sentence about ranks that don't come to where others are."""
-    return (
-        f"within {seconds:g} s {_ranks(missing)} did not come to where {_ranks(there)} "
-        f"{_are(there)}: all ranks open the same pipelines, and begin anew together"
-    )
-
-
-def differing(one: Mapping[str, Any], other: Mapping[str, Any], rank: int, peer: int) -> str:
-    """Return the differences of two ranks as a sentence."""
-    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+def _differing(one: _Gathering, other: _Gathering) -> str:
+    """Return the differences of two gatherings as a sentence."""
+    told, others = one.told, other.told
+    names = [name for name in {**told, **others} if told.get(name) != others.get(name)]
     shown = "; ".join(
-        f"{name}: {one.get(name, 'nothing')} and {other.get(name, 'nothing')}" for name in names[:3]
+        f"{name}: {told.get(name, 'nothing')} and {others.get(name, 'nothing')}"
+        for name in names[:3]
     )
     return (
-        f"ranks {rank} and {peer} differ, and share no work: {shown}; make settings and data "
-        "equal, and the functions before shard with the values bound to them"
+        f"ranks {min(one.addresses)} and {min(other.addresses)} differ, and share no work: "
+        f"{shown}; make settings and data equal, and the functions before shard with the values "
+        "bound to them"
     )
 
 

@@ -387,6 +387,7 @@ class SharedPool(QueuedPool):
     def _end(self, *, waits: bool = True) -> None:
         super()._end()
         self._hang_up()
+        self._meeting.leave()
         threads, self._threads = self._threads, []
         for _ in threads:
             self._jobs.put(None)

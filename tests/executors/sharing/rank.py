@@ -35,12 +35,14 @@ def pipeline(size: int, rank: int, count: int = 1_000, kills: int = -1) -> lz.Pi
 def main(
     rank: int, size: int, port: int, steps: int, end: str = "", count: int = 1_000,
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
-    host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (),
+    host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (), limit: float | None = None,
+    waits: float = 0.0,
 ) -> None:  # fmt: skip
     meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
     more = {"chunk_size": 4, "timeout": timeout}
-    workers = lz.processes(2) if kills >= 0 else lz.threads(2)
+    workers = lz.processes(2, timeout=limit) if kills >= 0 else lz.threads(2)
     executor = shared(main, workers, meeting, more)
+    time.sleep(waits)
     try:
         own = pipeline(size, rank, count, kills)
         with lz.run(own, state, executor=executor, on_error=on_error) as run:

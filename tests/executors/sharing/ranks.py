@@ -79,6 +79,9 @@ class RankMeeting:
     def join(self, told: Mapping[str, Any], reach: Reach) -> QueueLink:
         return self.hub.join(self.rank, told, reach)
 
+    def leave(self) -> None:
+        pass
+
 
 class QueueLink:
     def __init__(self, hub: Hub, rank: int) -> None:

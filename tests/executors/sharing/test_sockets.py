@@ -33,8 +33,8 @@ KILLER = 871  # a document among the first that are read
 
 
 @contextmanager
-def place(size: int, timeout: float = 60.0) -> Iterator[MeetingPlace]:
-    found = MeetingPlace("127.0.0.1", SECRET, size, timeout)
+def place(timeout: float = 60.0) -> Iterator[MeetingPlace]:
+    found = MeetingPlace("127.0.0.1", SECRET, timeout)
     yield found
     found.close()
 
@@ -50,7 +50,7 @@ LEAVING = [[30, 3, 12], [3, 30, 12]]  # items of each rank
 def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[list[str]]]:
     """The output of each rank of a job; of `more`, each has its own."""
     command = [sys.executable, "-m", "tests.executors.sharing.rank"]
-    with place(size) as found, ExitStack() as stack:
+    with place() as found, ExitStack() as stack:
         told = [
             {"rank": rank, "size": size, "port": found.port, "nodes": nodes or []}
             | {name: values[rank] for name, values in more.items()}
@@ -87,6 +87,13 @@ def test_ranks_get_what_they_get_alone_and_go_on_as_fewer(nodes: Nodes) -> None:
     state = lz.rebase(found[0][-1][1], pipeline(2, 0)).to_json()
     again = job(2, nodes[:1], steps=[4, 4], state=[state] * 2)
     assert again == [alone(2, rank, 4, state) for rank in range(2)]
+
+
+@pytest.mark.parametrize("nodes", NODES.values(), ids=NODES)
+def test_the_time_limit_of_an_item_does_not_run_while_ranks_come(nodes: Nodes) -> None:
+    never = [10_000] * 3  # none is killed, but ranks have processes
+    found = job(3, nodes, steps=[2] * 3, kills=never, limit=[1.0] * 3, waits=[0, 0, 3])
+    assert found == [alone(3, rank, 2) for rank in range(3)]
 
 
 @pytest.mark.parametrize(("nodes", "counts"), [*zip(NODES.values(), LEAVING, strict=True)])
@@ -154,7 +161,7 @@ def test_an_item_that_kills_workers_is_left_out_on_all_ranks(nodes: Nodes) -> No
     ],
 )
 def test_ranks_are_told_in_what_they_differ(counts: Any, on_error: Any, told: list[str]) -> None:
-    with place(2) as found:
+    with place() as found:
 
         def work(rank: int) -> None:
             meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 30.0)
@@ -179,7 +186,7 @@ def joined(port: int, size: int, timeout: float = 30.0, secret: bytes = SECRET) 
 
 def test_strangers_are_turned_away() -> None:
     """A process that doesn't know the secret gets no answer, and keeps no rank from meeting."""
-    with place(2) as found:
+    with place() as found:
         stranger = socket.create_connection(("127.0.0.1", found.port))
         stranger.sendall(b"x" * 100)
         liar = SocketMeeting("127.0.0.1", found.port, b"another", 0, 2, 30.0)
@@ -212,7 +219,7 @@ def test_a_rank_that_leaves_sends_what_others_are_slow_to_read() -> None:
 
 def test_only_a_rank_that_does_not_come_is_named() -> None:
     """By all at once: those that came are not missed by those that wait for longer."""
-    with place(3, timeout=2.0) as found:
+    with place(timeout=2.0) as found:
         meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 4.0) for n in range(2)]
 
         def work(rank: int) -> Mesh:
@@ -226,7 +233,7 @@ def test_only_a_rank_that_does_not_come_is_named() -> None:
 
 
 def test_ranks_that_wait_as_the_place_is_closed_are_told() -> None:
-    with place(3) as found:
+    with place() as found:
         meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 30.0) for n in range(2)]
         threading.Timer(0.5, found.close).start()
         for error in on_ranks(2, lambda rank: meetings[rank].join({"what": "the same"}, REACH)):
@@ -236,14 +243,14 @@ def test_ranks_that_wait_as_the_place_is_closed_are_told() -> None:
 
 
 def test_nobody_comes_twice() -> None:
-    with place(3, timeout=2.0) as found:
+    with place(timeout=2.0) as found:
         twice = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 3, 2.0)
         errors = on_ranks(2, lambda number: twice.join({"what": "the same"}, REACH))
         assert any("two processes say that they are rank 0" in str(error) for error in errors)
 
 
 def test_a_place_that_is_gone_is_the_loss_of_rank_0() -> None:
-    with place(2) as found:
+    with place() as found:
         port = found.port
     (first, second) = joined(port, 2)
     for error in first, second:
@@ -253,7 +260,7 @@ def test_a_place_that_is_gone_is_the_loss_of_rank_0() -> None:
 
 
 def test_a_rank_that_waited_for_long_still_connects_to_those_that_come() -> None:
-    with place(2) as found:
+    with place() as found:
         meetings = [
             SocketMeeting("127.0.0.1", found.port, SECRET, n, 2, [2.0, 30.0][n]) for n in range(2)
         ]

@@ -50,7 +50,7 @@ def network() -> Iterator[tuple[str, str]]:
 def test_ranks_that_are_cut_off_name_each_other(network: tuple[str, str], tmp_path: Path) -> None:
     name, link = network
     command = [sys.executable, "-m", "tests.executors.sharing.rank"]
-    place = MeetingPlace(HERE, SECRET, 2, 60.0)
+    place = MeetingPlace(HERE, SECRET, 60.0)
     ranks = []
     try:
         for rank, where in enumerate([[], ["ip", "netns", "exec", name]]):
