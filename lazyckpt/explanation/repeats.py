@@ -86,8 +86,8 @@ def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | No
     )
     if names["repeated"]:
         said += (
-            f" {_listed(names['repeated'])} would still run for all items: on each rank, or with "
-            'readers="node" on one rank of each host.'
+            f" {_listed(names['repeated'])} would still run for all items: on one rank of each "
+            'host, or on each rank with readers="rank" and on Ray.'
         )
     return said
 

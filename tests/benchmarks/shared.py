@@ -4,8 +4,8 @@ All figures are per additional document: the difference between many documents a
 cost as much to start. Ratios are to one of lazyckpt's ranks alone. Documents of 20 to 250 tokens
 are packed into rows of 4,096, and two rows are a batch. The contestants:
 
-    lazyckpt    `lz.torch.shared(lz.processes(2), chunk_size=128)`
-    per node    the same with `readers="node"`: one rank mixes and packs for all
+    lazyckpt    `lz.torch.shared(lz.processes(2), chunk_size=128)`: one rank mixes and packs for all
+    per rank    the same with `readers="rank"`: each rank mixes and packs
     alone       the same pipeline on each rank by itself, `lz.processes(2)`
     datasets    `split_dataset_by_node` of 16 files, and of one (`datasets 1`), 2 workers
     accelerate  `dispatch_batches=True`: rank 0 reads for all, 2 workers
@@ -42,7 +42,7 @@ TOKENIZERS = {  # µs; documents: few, many, and many for ours, which take less 
 }
 CONTESTANTS = {
     "shared": OURS,
-    "shared_per_node": "per node",
+    "shared_per_rank": "per rank",
     "alone": "alone",
     "datasets": "datasets",
     "datasets_of_one_file": "datasets 1",
@@ -73,7 +73,7 @@ def shared(rounds: int) -> Iterator[Row]:
             own = joined_part()
             for size in SIZES:
                 for name, shown in CONTESTANTS.items():
-                    is_ours = shown in (OURS, "per node")
+                    is_ours = shown in (OURS, "per rank")
                     documents = more if is_ours else many
                     what = f"{words} per document, {plural(size, 'rank')}"
                     try:

@@ -108,8 +108,8 @@ def test_the_figures_are_those_of_the_ranks() -> None:
         "Each of 64 ranks computes all items of source, map, filter, sliding_window and scan: 64 "
         "times the work and 1,536 source items read in an epoch of 24. Shared, source, map and "
         "filter would run once: 1/64 on each rank, which would receive at most the other 63/64 of "
-        "the results. sliding_window and scan would still run for all items: on each rank, or with "
-        'readers="node" on one rank of each host.'
+        "the results. sliding_window and scan would still run for all items: on one rank of each "
+        'host, or on each rank with readers="rank" and on Ray.'
     ) in text
     assert "warning: 64 ranks repeat each other's work before shard, in source, map" in text
 

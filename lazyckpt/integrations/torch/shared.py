@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import weakref
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,39 +25,42 @@ def shared(
     executor: Executor,
     group: dist.ProcessGroup | None = None,
     *,
-    readers: Literal["rank", "node"] = "rank",
+    readers: Literal["rank", "node"] = "node",
     chunk_size: int = 32,
     timeout: float = 60.0,
 ) -> Executor:
     """Compute each item before `shard` on one rank of a process group, and send it to all.
 
     Without it each rank reads, tokenizes and filters everything before `shard`, and keeps its part
-    of the rows. With it the ranks take turns: each computes its part of the common items in the
-    workers of `executor`, and sends them to the others. Mixing, packing, sharding and the stages
-    after `shard` run on each rank. Items, their order and the states are those of each rank alone,
-    on any number of ranks. If all stages up to `shard` have random access, no rank computes the
-    items of others, and nothing is sent.
+    of the rows. With it one rank per host reads. The readers take turns: each computes its part of
+    the common items in the workers of `executor`, and sends them to the readers of other hosts.
+    Each reader mixes and packs all of them, and sends each rank of its host its own rows. The
+    stages after `shard` run on each rank. Items, their order and the states are those of each rank
+    alone, on any number of ranks. If all stages up to `shard` have random access, no rank computes
+    the items of others, and nothing is sent.
+
+    The reader is the first rank of each host. Only its workers compute common items, so give it
+    more of them. If it leaves its run, it waits up to one second for the other ranks of its host;
+    they then read on by themselves.
+
+    **One reader per rank.** With `readers="rank"`, each rank reads, mixes and packs for itself, and
+    takes turns with all others. Use it for `shard` within joined pipelines, or if one process can't
+    pass on the rows of all ranks of a host, for example if these are images. Each rank then
+    connects to each other rank.
 
     **Large items.** Items of more than some 200 bytes stay with the rank that computed them, if the
     stages up to `shard` only move them, as `shuffle`, `mix` and `take` do. Only a reference is sent
-    to all ranks. The rank whose turn an item is after `shard` fetches it, ahead of its use. Packing
-    needs only lengths before `shard`: the tokens are sent to the rank that fills the row. So a rank
-    receives its own rows, and some 20 bytes per document. If a stage in between looks into items,
-    such as a `map` after a `mix` of streams, all items are sent to all ranks.
+    to all readers. The reader for the rank whose turn an item is after `shard` fetches it, ahead of
+    its use. Packing needs only lengths before `shard`: the tokens are sent to the reader that fills
+    the row. So a reader receives the rows of its own ranks, and some 20 bytes per document. If a
+    stage in between looks into items, such as a `map` after a `mix` of streams, all items are sent
+    to all readers.
 
     A failing item fails on all ranks at the same position. With `on_error="skip"` all ranks skip
     the same records, even if they fail at random. Functions after `shard` run on their own rank
-    only. If a rank is lost, a `RankMissing` names it, at the first item that it should have
-    computed, or that it holds. If a rank leaves its run, it sends the items that it holds to the
-    ranks that may need them, and the others take over its turns.
-
-    **One reader per node.** With `readers="node"`, the first rank of each host also mixes and packs
-    for the other ranks of that host, and sends each of them only its own rows. The readers of the
-    hosts share the tasks as above. Use it if mixing and packing take much of the time, or for many
-    ranks: 8 ranks then receive, mix and pack the common items once, and a rank has a connection to
-    its reader instead of one to each rank. Only the first rank's workers compute common items, so
-    give it more of them. If it is lost, the other ranks of its host raise `RankMissing`. If it
-    leaves its run, it waits up to one second for them; they then read on by themselves.
+    only. If a rank is lost, a `RankMissing` on all ranks names it; with `readers="rank"`, at the
+    first item that it should have computed, or that it holds. If a reader leaves its run, it sends
+    the items that it holds to the readers that may need them, and the others take over its turns.
 
     All ranks open the same runs. They compare stages, settings, the position, a sample of the
     data, and the names of the functions before `shard` with the values bound to them by `partial`,
@@ -81,8 +83,8 @@ def shared(
         executor: Workers of each rank: `processes(...)`, `threads(...)` and others.
         group: Process group, of any backend; None for the group of all ranks. All its ranks call
             this at the same time.
-        readers: "rank" if each rank mixes and packs for itself, or "node" if one rank per host
-            does so for all of its ranks.
+        readers: "node" if one rank per host reads for all of its ranks, or "rank" if each rank
+            reads for itself.
         chunk_size: Items per message. Each message costs each rank about 0.2 ms in the thread that
             reads it, so use large chunks for cheap items: 128 if one takes 20 µs. A worker computes
             a whole chunk before it is sent. The outputs of `flat_map` for one file are always a
@@ -98,7 +100,7 @@ def shared(
         PipelineError: When a run starts, if the pipeline has no `shard`, if ranks have their own
             positions, as after `shard(...) | filter(...)`, or if a stream is dealt with
             `remainder="repeat"`. With `readers="node"`, also if `shard` is only within joined
-            pipelines.
+            pipelines; the error names the remedy.
 
     Example:
         executor = lz.torch.shared(lz.processes(8), dist.group.WORLD)
@@ -117,7 +119,7 @@ def shared(
     place: MeetingPlace | None = None
     if rank == 0:
         host, secret = _own_host(), os.urandom(_SECRET)
-        place = MeetingPlace(host, secret, size, timeout)
+        place = MeetingPlace(host, secret, timeout)
         told = told._replace(place=(host, place.port, secret))
     found: list[Any] = [None] * size
     dist.all_gather_object(found, told, group)
@@ -137,7 +139,7 @@ def shared(
     }  # fmt: skip
     made = SharedExecutor(shared, arguments)
     if place is not None:
-        weakref.finalize(made, place.close)
+        place.close_with(made)
     return made
 
 

@@ -59,8 +59,8 @@ def shared(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
     import_module("torch.distributed").barrier()  # ranks meet at rank 0
 
 
-def shared_per_node(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
-    executor = lz.torch.shared(_workers(), readers="node", chunk_size=CHUNK)
+def shared_per_rank(rank: int, size: int, n: int, tokenize: Tokenize) -> Iterator[Any]:
+    executor = lz.torch.shared(_workers(), readers="rank", chunk_size=CHUNK)
     yield from _run(rank, size, n, tokenize, executor)
     import_module("torch.distributed").barrier()
 
