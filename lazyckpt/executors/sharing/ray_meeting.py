@@ -26,7 +26,7 @@ _Address: TypeAlias = tuple[str, int, bytes]
 
 
 class _Teller:
-    """An actor that tells where the ranks of a training meet."""
+    """An actor that tells where the ranks of a training run meet."""
 
     def __init__(self, address: _Address) -> None:
         self._address = address
@@ -88,7 +88,7 @@ def _answers(address: _Address) -> bool:
 
 
 class RayMeeting:
-    """A meeting at an address that rank 0 publishes under the name of the training."""
+    """A meeting at an address that rank 0 publishes under the name of the training run."""
 
     nodes: Nodes = ()
 
