@@ -51,15 +51,15 @@ class _Place:
         place.close_with(self)
         self.address: _Address = (host, place.port, secret)
         here = scheduling.NodeAffinitySchedulingStrategy(node, soft=False)
-        teller = ray.remote(_Teller).options(
+        actor = ray.remote(_Teller).options(
             name=name, namespace=_NAMESPACE, num_cpus=0, scheduling_strategy=here
         )
         while True:
             try:
-                self._teller = teller.remote(self.address)
+                self._teller = actor.remote(self.address)
                 return
             except ValueError as error:  # the name is taken
-                there = told_by(name)
+                there = _told_by(name)
                 if (there is not None and _answers(there)) or monotonic() >= deadline:
                     raise PipelineError(
                         f"ray: another process reads as rank 0 under shared={name!r}: each "
@@ -71,12 +71,19 @@ class _Place:
 _places: WeakValueDictionary[str, _Place] = WeakValueDictionary()  # of this process, by name
 
 
-def told_by(name: str) -> _Address | None:
-    """Return the address under a name; None if there is no actor to tell it."""
+def _teller(name: str) -> Any:
+    """Return the actor with a name; None if there is none."""
+    with suppress(ValueError):
+        return import_module("ray").get_actor(name, _NAMESPACE)
+    return None
+
+
+def _told_by(name: str) -> _Address | None:
+    """Return the address under a name; None if no actor tells it."""
     ray: Any = import_module("ray")
-    with suppress(ValueError, ray.exceptions.RayError):
-        teller = ray.get_actor(name, _NAMESPACE)
-        found: _Address = ray.get(teller.tell.remote(), timeout=_ANSWER)
+    teller = _teller(name)
+    with suppress(ray.exceptions.RayError):  # it ends, or is busy
+        found: _Address | None = teller and ray.get(teller.tell.remote(), timeout=_ANSWER)
         return found
     return None
 
@@ -101,8 +108,8 @@ class RayMeeting:
             size: The number of ranks.
             timeout: Seconds to wait for all ranks.
         """
-        self.rank, self.timeout = rank, timeout
-        self._name, self._size = name, size
+        self.rank = rank
+        self._name, self._size, self._timeout = name, size, timeout
         self._place: _Place | None = None
 
     @property
@@ -110,11 +117,11 @@ class RayMeeting:
         return role_of(self.rank, self._size, self.nodes)
 
     def join(self, told: Mapping[str, Any], reach: Reach) -> Mesh:
-        deadline = monotonic() + self.timeout
+        deadline = monotonic() + self._timeout
         while True:
             try:
                 host, port, secret = self._address(deadline)
-                place = SocketMeeting(host, port, secret, self.rank, self._size, self.timeout)
+                place = SocketMeeting(host, port, secret, self.rank, self._size, self._timeout)
                 return place.join(told, reach)
             except RankMissing as error:
                 if self.rank == 0 or error.ranks != (0,) or monotonic() >= deadline:
@@ -127,14 +134,14 @@ class RayMeeting:
     def _address(self, deadline: float) -> _Address:
         if self.rank == 0:
             place = self._place or _places.get(self._name)
-            if place is None or told_by(self._name) != place.address:
-                place = _Place(self._name, self.timeout, deadline)
+            if place is None or _teller(self._name) is None:
+                place = _Place(self._name, self._timeout, deadline)
             self._place = _places[self._name] = place
             return place.address
-        while (found := told_by(self._name)) is None:
+        while (found := _told_by(self._name)) is None:
             if monotonic() >= deadline:
                 raise RankMissing(
-                    f"ray: within {self.timeout:g} s rank 0 did not come under "
+                    f"ray: within {self._timeout:g} s rank 0 did not come under "
                     f"shared={self._name!r}",
                     [0],
                 )
