@@ -60,7 +60,9 @@ class At:
         sys.settrace(None)
 
     def _profile(self, frame: FrameType, event: str, found: Any) -> None:
-        if event in ("call", "c_return"):
+        # At `with` only Python 3.14 runs handlers, a bug: github.com/python/cpython/issues/148874
+        is_entry = event == "c_return" and found.__name__ == "__enter__"
+        if event in ("call", "c_return") and not is_entry:
             self._pass(frame)
 
     def _trace(self, frame: FrameType, event: str, found: Any) -> Any:
