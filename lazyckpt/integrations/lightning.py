@@ -29,6 +29,8 @@ class PipelineCallback(Callback):
     - during a batch, such as Lightning writes on a signal of SLURM: the batch is delivered again.
     - at the end of an epoch: Lightning restores no loader from it if `max_epochs` ended the
       training run, and in a `CombinedLoader` a loader that was restarted would not start again.
+    - at the end of a run with `max_steps`, and at the end of its epochs: Lightning would count an
+      epoch twice, and pass over the data of one.
 
     Raises:
         PipelineError: From `fit`, if a loader has no length.
@@ -65,6 +67,8 @@ class PipelineCallback(Callback):
                 "PipelineCallback: a loader has no length, so Lightning draws a batch ahead of its "
                 "state, and a resume loses it; make it with lz.torch.loader(..., epoch_size=...)"
             )
+        if trainer.fit_loop.restarting or self._states:
+            _settle(trainer.fit_loop)
         progress = trainer.fit_loop.epoch_loop.batch_progress
         if self._states and progress.current.ready > progress.current.processed:
             progress.is_last_batch = False  # it was being trained on, and is delivered again
@@ -100,6 +104,22 @@ class PipelineCallback(Callback):
         self._is_training = self._has_batch = False
         for loader in self._loaders:
             loader.follow()
+
+
+def _settle(loop: Any) -> None:
+    """Let a restored loop begin the next epoch, or continue an epoch that has batches left."""
+    epochs, batches = loop.epoch_progress, loop.epoch_loop.batch_progress
+    is_between = not loop.restarted_mid_epoch and batches.current.ready > 0
+    if is_between and batches.is_last_batch:
+        for count in (epochs.current, epochs.total):
+            count.ready = count.started = count.completed = count.processed
+        loop.epoch_loop.restarting = False
+        loop.reset_restart_stage()
+    elif is_between and epochs.total.processed == epochs.total.started:  # ended by max_steps
+        for count in (epochs.current, epochs.total):
+            count.completed = count.processed = count.started - 1
+        loop.restarting = True
+        loop.update_restart_stage()
 
 
 def _count(loop: Any, included: int) -> None:

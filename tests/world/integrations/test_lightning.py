@@ -208,6 +208,9 @@ class Failing(Model):
         self.fail("before the step")
         return super().training_step(batch, number)
 
+    def on_train_epoch_start(self) -> None:
+        self.fail("at the epoch's beginning")
+
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         super().optimizer_step(*args, **kwargs)
         self.fail("after the step")
@@ -273,6 +276,36 @@ def test_a_checkpoint_within_a_batch(place: str, batch: int, tmp_path: Path) -> 
     file = tmp_path / "requeued.ckpt"
     assert finished(Requeued(place, batch, file), pl.Callback()) == undisturbed(1)
     assert finished(Failing(), pl.Callback(), file) == undisturbed(1)
+
+
+def test_a_checkpoint_on_an_exception_between_epochs(tmp_path: Path) -> None:
+    saves = OnExceptionCheckpoint(tmp_path)
+    with pytest.raises(RuntimeError, match="beginning"):
+        finished(Failing("at the epoch's beginning", 5), saves)
+    assert finished(Failing(), saves, tmp_path / "on_exception.ckpt") == undisturbed(1)
+
+
+@pytest.mark.parametrize("longer", [{"max_steps": 23}, {"max_epochs": 3}], ids=str)
+@pytest.mark.parametrize("shorter", [{"max_steps": 7}, {"max_steps": 10}, {"max_epochs": 1}])
+@pytest.mark.parametrize("has_validation", [False, True], ids=str)
+def test_a_finished_run_continues(
+    has_validation: bool, shorter: dict[str, int], longer: dict[str, int], tmp_path: Path
+) -> None:
+    """Lightning counts an epoch that `max_steps` ended as a whole one, or begins it twice."""
+
+    def train(options: dict[str, int], ckpt: Path | None = None) -> tuple[pl.Trainer, list[Any]]:
+        options = {"max_epochs": -1, "enable_checkpointing": False, **options}
+        trainer = trainer_of(callbacks=[lz.lightning.PipelineCallback()], **options)
+        model, val = Seeing(), five() if has_validation else None
+        trainer.fit(model, lz.torch.loader(SHUFFLED), val, ckpt_path=ckpt)
+        return trainer, [batch for loop in model.trained for batch in loop]
+
+    trainer, first = train(shorter)
+    trainer.save_checkpoint(tmp_path / "first.ckpt")
+    whole, expected = train(longer)
+    resumed, rest = train(longer, tmp_path / "first.ckpt")
+    assert first + rest == expected
+    assert resumed.current_epoch == whole.current_epoch
 
 
 def test_a_model_checkpoint_on_an_exception(tmp_path: Path) -> None:
