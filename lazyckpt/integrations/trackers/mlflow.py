@@ -40,7 +40,8 @@ def log(where: Any, text: str, step: int) -> None:
 def texts(where: Any) -> Texts:
     client, run = _opened(where)
     paths = [PurePosixPath(found.path) for found in client.list_artifacts(run, NAME)]
-    return {int(path.stem): partial(_text, client, run, path) for path in paths}
+    states = [path for path in paths if path.match("[0-9]*.json")]
+    return {int(path.stem): partial(_text, client, run, path) for path in states}
 
 
 def _text(client: Any, run: str, path: PurePosixPath) -> str:

@@ -298,6 +298,7 @@ def test_the_id_of_a_run_of_mlflow_is_enough(offline: None, tmp_path: Path) -> N
     with pytest.raises(NoState, match=f"no state was logged in '{number}'"):
         load_state(number)
     log_state(place.run, lz.state_at(TEN, 2), 7)
+    import_module("mlflow").log_text("next to the states", "lazyckpt/notes.txt")
     assert load_state(number) == load_state(f"runs:/{number}") == lz.state_at(TEN, 2)
     place.end()
     assert load_state(number, 7) == lz.state_at(TEN, 2)
