@@ -160,11 +160,14 @@ def remove_unused(folder: str, most: int) -> None:
 @contextmanager
 def cache_errors(folder: str) -> Iterator[None]:
     """Add to errors of a cache folder where it is and how to choose a different one."""
+    is_made = False
     try:
         os.makedirs(folder, exist_ok=True)
+        is_made = True
         yield
     except OSError as error:
-        if error.errno not in FULL and not str(error.filename or "").startswith(folder):
+        is_in_folder = error.errno in FULL or str(error.filename or "").startswith(folder)
+        if is_made and not is_in_folder:
             raise  # of a file that is read
         raise PipelineError(
             f"the index can't be written to {folder}: {error}; set LAZYCKPT_CACHE, or "

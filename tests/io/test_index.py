@@ -151,7 +151,7 @@ def test_bounds_that_do_not_ascend_are_refused(place: Path) -> None:
 
 def test_a_folder_that_can_not_be_written_is_named(place: Path) -> None:
     files = written(FILES, ".bin")
-    for name in ("full", "full/folder"):
+    for name in ("full", "full/folder", "full/a/folder"):
         (place / "full").touch()
         with pytest.raises(lz.PipelineError, match=r"can't be written to .*full.*LAZYCKPT_CACHE"):
             Index(files, Noted(place / "log"), place / name)
