@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -395,6 +395,12 @@ class Loader(Iterable[T], Generic[T]):
 
     def __exit__(self, *error: object) -> None:
         self._run.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a loader can't be pickled or copied; make one in each process, with the pipeline and "
+            "the state"
+        )
 
     def __repr__(self) -> str:
         return f"<loader of {self._run!r}>"

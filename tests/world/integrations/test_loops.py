@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -145,6 +147,12 @@ def test_an_older_iterator_raises_once_a_newer_one_has_begun(make: Any) -> None:
         next(older)
     assert next(newer) == EPOCHS[1][1]
     assert next(unused) == EPOCHS[2][0]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_copy_would_take_batches_of_the_original(copied: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match="a loader can't be pickled or copied; make one in each"):
+        copied(lz.torch.loader(lz.source(range(3))))
 
 
 def test_after_an_error_the_next_loop_tries_the_same_item_again() -> None:
