@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from tempfile import gettempdir
 from time import time
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 from uuid import uuid4
@@ -102,6 +103,8 @@ def cache_folder() -> str:
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Caches/lazyckpt")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if base.startswith("~"):  # this user has no home
+        return os.path.join(gettempdir(), f"lazyckpt-{os.getuid()}")
     return os.path.join(base, "lazyckpt")
 
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -270,6 +271,9 @@ def test_the_cache_folder_is_what_the_environment_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert cache_folder() == "/caches/lazyckpt"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # of a user without a home
+    assert cache_folder() == f"{gettempdir()}/lazyckpt-{os.getuid()}"
 
 
 def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
