@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -169,10 +168,3 @@ def test_what_is_refused() -> None:
         lz.accelerate.prepare(Accelerator(cpu=True), in_order())
     with pytest.raises(lz.ArgumentError, match=r"accelerator must be an accelerate.Accelerator"):
         lz.accelerate.prepare(None, lz.torch.loader(in_order()))
-
-
-def test_where_accelerate_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "accelerate", None)
-    monkeypatch.delitem(sys.modules, "lazyckpt.integrations.accelerate", raising=False)
-    with pytest.raises(ImportError, match=r'pip install "lazyckpt\[accelerate\]"'):
-        _ = lz.accelerate

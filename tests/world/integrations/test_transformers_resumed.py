@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -188,13 +187,8 @@ def test_as_on_a_loader_of_torch_and_resumed_anywhere(
     batches: int, epochs: float, saved: dict[str, Any], tmp_path: Path
 ) -> None:
     options = {"gradient_accumulation_steps": batches, "num_train_epochs": epochs, **saved}
-    whole = check_resumes(tmp_path / "in-order", in_order(), options)
+    whole = check_resumes(tmp_path / "in-order", in_order(), options, executor=lz.threads(2))
     assert whole == trained(tmp_path / "plain", None, options)
-
-
-def test_shuffled_with_workers(tmp_path: Path) -> None:
-    options = {"gradient_accumulation_steps": 3, "num_train_epochs": 2.5, **BY_STEP}
-    check_resumes(tmp_path, shuffled(), options, executor=lz.threads(2))
 
 
 class Stopped(TrainerCallback):
@@ -389,10 +383,3 @@ def test_what_is_refused(tmp_path: Path) -> None:
         lz.transformers.feed(trainer_of(tmp_path, None, {}), in_order())  # type: ignore[arg-type]
     with pytest.raises(lz.ArgumentError, match=r"trainer must be a transformers.Trainer"):
         lz.transformers.feed(Model(), lz.torch.loader(in_order()))  # type: ignore[arg-type]
-
-
-def test_where_transformers_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "lazyckpt.integrations.transformers", raising=False)
-    with pytest.raises(ImportError, match=r'pip install "lazyckpt\[transformers\]"'):
-        _ = lz.transformers

@@ -59,12 +59,12 @@ def trained(folder: Path, step: int, batch: Any, rank: int = 0) -> None:
         is_where_it_is_killed()
 
 
-def runs(file: str, folder: Path, *words: str) -> None:
+def runs(file: str, *words: Path | str) -> None:
     """Run a test file as a script."""
     root = str(Path(__file__).parents[3])
     env = dict(os.environ, PYTHONPATH=root, HF_HUB_OFFLINE="1", JAX_PLATFORMS="cpu")
     env |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
-    command = [sys.executable, file, str(folder), *words]
+    command = [sys.executable, file, *map(str, words)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
 

@@ -94,15 +94,6 @@ def test_what_is_not_there_is_named(client: Any) -> None:
         rows[0]
 
 
-def test_ranges_may_be_empty(client: Any) -> None:
-    put(client, a=b"012345")
-    (file,) = lz.io.files(f"s3://{BUCKET}/web/a.jsonl")
-    found = storage.storage_of(file.path)
-    assert found.read(file, 2, 2) == b""
-    assert found.read_ranges(file, [(6, 6)]) == [b""]
-    assert found.read_ranges(file, [(0, 0), (1, 3), (3, 3), (4, 6)]) == [b"", b"12", b"", b"45"]
-
-
 def test_an_object_that_changed_is_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     put(client, a=b"1\n2\n3\n")
     rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
