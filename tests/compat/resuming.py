@@ -25,7 +25,7 @@ def resumes_twice(
         states.append(json.dumps(loader.state_dict()))
         expected.append(next(batches))
     assert len(set(states)) == 1000
-    assert max(map(len, states)) <= 1024
+    assert max(map(len, states)) <= 2048
     expected += islice(batches, 8)
     for at in range(0, 1000, 1 if IS_DEEP else 7):
         once, twice = make(), make()

@@ -127,26 +127,6 @@ def test_el6_what_is_ready_and_the_place_outlive_leaving(is_inside: bool) -> Non
     assert source.log == [0, *((0, n) for n in range(9))]
 
 
-def test_el6_what_was_not_begun_is_made_once() -> None:
-    source = Source(9)
-    source.lets = threading.Semaphore(1)
-    stream = StreamWrapper(source, buffer_size=2)
-    with stream:
-        next(stream)
-        source.wait(1)
-        with stream.allow_buffering:
-            source.wait(1)  # while two more are handed in
-        source.lets.release(99)
-    assert source.made() == [(0, 0), (0, 1)]
-    with stream:
-        assert next(stream) == (0, 1)
-        with stream.allow_buffering:
-            source.wait(1)
-        assert asked(stream, 3) == [(0, 2), (0, 3), (0, 4)]
-    made = source.made()
-    assert source.log == [0, *((0, n) for n in range(len(made)))]
-
-
 def test_el7_allowing_nests_fills_the_buffer_and_ends_with_one_more() -> None:
     source = Source(9)
     stream = StreamWrapper(source, buffer_size=2)
@@ -170,22 +150,6 @@ def test_el7_allowing_nests_fills_the_buffer_and_ends_with_one_more() -> None:
     assert len(source.made()) == 7, "no more than the buffer, and one in hand"
 
 
-def test_el7_a_batch_that_is_ready_opens_no_gate() -> None:
-    source = Source(99)
-    source.lets = threading.Semaphore(3)
-    stream = StreamWrapper(source, buffer_size=6)
-    with stream:
-        next(stream)
-        with stream.allow_buffering:
-            source.wait(4)
-        source.lets.release(99)
-        for number in (1, 2):
-            assert not source.begun.acquire(timeout=0.3)
-            assert asked(stream) == [(0, number)]
-        assert not source.begun.acquire(timeout=0.3)
-    assert len(source.made()) == 4
-
-
 def test_el7_an_open_gate_makes_nothing_of_the_next_epoch() -> None:
     for epoch_size in (-1, 3):
         source = Source(3)
@@ -193,16 +157,6 @@ def test_el7_an_open_gate_makes_nothing_of_the_next_epoch() -> None:
         with stream, stream.allow_buffering:
             assert asked(stream, 3) == [(0, 0), (0, 1), (0, 2)]
         assert source.log == [0, (0, 0), (0, 1), (0, 2)]
-
-
-def test_el7_the_gate_may_be_opened_before_entering() -> None:
-    source = Source(9)
-    stream = StreamWrapper(source, buffer_size=2)
-    with stream.allow_buffering, stream:
-        source.wait(3)
-    with stream:
-        pass
-    assert source.made() == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_el8_no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:

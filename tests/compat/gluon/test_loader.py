@@ -13,20 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.compat.gluon import (
-    ShardedDataLoader,
-    default_batchify_fn,
-)
-from tests.compat.gluon.cases import (
-    LAST,
-    TENS,
-    WORKERS,
-    Seeded,
-    indices,
-    loader,
-    model,
-    orders_of,
-)
+from lazyckpt.compat.gluon import ShardedDataLoader, default_batchify_fn
+from tests.compat.gluon.cases import LAST, TENS, WORKERS, Seeded, indices, loader, model, orders_of
 from tests.helpers import Indexed
 
 

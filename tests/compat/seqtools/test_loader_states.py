@@ -118,7 +118,7 @@ def workers_make_the_same(dataset: Any, options: dict[str, Any], expected: Any, 
     list(islice(first, cut))
     state = loader.state_dict()
     assert state == inline.state_dict()
-    fresh = ours.DataLoader(dataset, **options, num_workers=2, seed=1)
+    fresh = ours.DataLoader(dataset, **options, num_workers=2, prefetch_factor=3, seed=1)
     fresh.load_state_dict(state)
     assert plain(seen + list(fresh)) == expected
     assert plain(seen + list(second)) == expected

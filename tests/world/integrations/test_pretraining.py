@@ -8,13 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.world.integrations import pretraining
-from tests.world.integrations.pretraining import (
-    ATTEMPTS,
-    BATCH,
-    SAVES,
-    packed,
-    write_corpus,
-)
+from tests.world.integrations.pretraining import ATTEMPTS, BATCH, SAVES, packed, write_corpus
 from tests.world.integrations.trainer_cases import runs
 
 Row = tuple[list[int], list[int]]  # tokens, and which document each is of

@@ -10,11 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import settings
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from transformers import (
     PretrainedConfig,
     PreTrainedModel,
@@ -26,10 +25,7 @@ from transformers.trainer_jit_checkpoint import JITCheckpointCallback
 
 import lazyckpt as lz
 from tests.helpers import until
-
-BATCH, LENGTH = 2, 14  # 7 batches an epoch
-X = np.linspace(-1, 1, LENGTH, dtype=np.float32)[:, None]
-ROWS = {"x": X, "y": 2 * X}
+from tests.world.integrations.table import BATCH, LENGTH, ROWS, TABLE, in_order
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -90,14 +86,6 @@ class Trained(NamedTuple):
         return [event for event in self.events if event[0] == "on_step_end"]
 
 
-class Rows(Dataset[Any]):
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return {name: values[index] for name, values in ROWS.items()}
-
-    def __len__(self) -> int:
-        return LENGTH
-
-
 def trainer_of(
     folder: Path, pipeline: lz.Pipeline[Any] | None, options: dict[str, Any], **loading: Any
 ) -> Trainer:
@@ -105,9 +93,9 @@ def trainer_of(
     quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "use_cpu": True}
     logs: dict[str, Any] = {"logging_strategy": "steps", "logging_steps": 1}
     args = TrainingArguments(str(folder), **{**quiet, **logs, **options})
-    trainer = Trainer(Model(), args, eval_dataset=Rows(), callbacks=[Events])
+    trainer = Trainer(Model(), args, eval_dataset=TABLE, callbacks=[Events])
     if pipeline is None:
-        rows = trainer.accelerator.prepare(DataLoader(Rows(), batch_size=BATCH))
+        rows = trainer.accelerator.prepare(DataLoader(TABLE, batch_size=BATCH))
         trainer.get_train_dataloader = lambda: rows
     else:
         lz.transformers.feed(trainer, lz.torch.loader(pipeline, **loading))
@@ -132,10 +120,6 @@ def result_of(trainer: Trainer) -> Trained:
     logs = [each for each in trainer.state.log_history if "loss" in each]
     weights = torch.cat([each.flatten() for each in trainer.model.parameters()])
     return Trained(trainer.model.seen, events.found, logs, weights.tolist())
-
-
-def in_order() -> lz.Pipeline[Any]:
-    return lz.columns(**ROWS) | lz.batch(BATCH, collate=lz.stack)
 
 
 def shuffled() -> lz.Pipeline[Any]:
