@@ -189,3 +189,14 @@ def test_a_frame_that_grows() -> None:
     frame.loc[99] = [1, 2, True, "z"]
     with pytest.raises(lz.SourceChanged, match=r"had 7 items .* have 8"):
         list(pipeline)
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+@pytest.mark.parametrize("kind", [pandas.DataFrame, pandas.Series])
+def test_a_frame_that_shrinks_while_it_is_read(kind: Any) -> None:
+    data = kind(range(300))
+    run = lz.run(lz.source(data) | lz.shuffle(seed=0))
+    assert len([next(run) for _ in range(30)]) == 30
+    data.drop(data.index[200:], inplace=True)
+    with pytest.raises(lz.SourceChanged):
+        list(run)

@@ -278,13 +278,6 @@ def in_epochs(loader: Any, sizes: list[int]) -> list[list[float]]:
     return [batch["x"].flatten().tolist() for size in sizes for batch in islice(loader, size)]
 
 
-def test_a_state_within_an_epoch_and_no_checkpoint(tmp_path: Path) -> None:
-    state = lz.state_at(shuffled(), 5)
-    options = {"gradient_accumulation_steps": 3, "num_train_epochs": 2}
-    found = trained(tmp_path, shuffled(), options, state=state)
-    assert found.batches == in_epochs(lz.torch.loader(shuffled(), state=state), [2, 7, 5])
-
-
 class Terminated(TrainerCallback):
     """Sends a SIGTERM at an event after the first step, and waits until the Trainer knows of it."""
 
@@ -344,16 +337,6 @@ def test_an_epoch_that_is_stopped_early(tmp_path: Path) -> None:
     assert trainer.model.seen == [*passes[:3], *passes[7:10]]
     assert again.model.seen == passes[3:]
     assert result_of(again).logs[3]["epoch"] == 4 / 7
-
-
-def test_epochs_and_trainings_begin_as_loops_over_the_loader(tmp_path: Path) -> None:
-    trainer = trainer_of(tmp_path, shuffled(), {"max_steps": 10})
-    trainer.add_callback(EpochStopped)
-    trainer.train()
-    trainer.remove_callback(EpochStopped)
-    trainer.train()
-    loops = in_epochs(lz.torch.loader(shuffled()), [3, 3, 7, 7])
-    assert trainer.model.seen[:14] == loops[:14]
 
 
 def test_a_checkpoint_without_a_state_of_the_data_is_refused(tmp_path: Path) -> None:

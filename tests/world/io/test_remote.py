@@ -277,16 +277,6 @@ def test_a_fault_that_stays_is_an_error_that_names_the_file(
         rows[0]
 
 
-def test_a_fault_that_stays_is_given_up_after_so_many_tries(failing: Proxy) -> None:
-    rows = lz.io.read_text(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
-    failing.fail("busy", 5)
-    assert rows[0] == "000000"
-    failing.fail("busy", 1_000_000)
-    with pytest.raises(lz.errors.StorageError, match=r"web/a\.jsonl can't be read"):
-        rows[1999]
-    assert failing.failed == 6
-
-
 def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -130,8 +130,3 @@ def test_lightning_overfits_batches_in_order() -> None:
     trainer.fit(model, ours.DataLoader(range(8), 2, shuffle=True, seed=1))
     assert model.seen == [[0, 1], [2, 3]] * 2
     assert type(trainer.train_dataloader) is ours.DataLoader
-
-
-def test_a_misspelt_attribute() -> None:
-    with pytest.raises(AttributeError, match="'DataLoader' object has no attribute 'nothing'"):
-        _ = loader().nothing
