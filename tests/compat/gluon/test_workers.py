@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.compat.gluon import ShardedDataLoader
-from tests.compat.gluon.cases import WORKERS, Seeded, cut, indices, joined, loader, model, orders_of
+from tests.compat.gluon.cases import WORKERS, cut, indices, joined, loader, model, orders_of
 from tests.helpers import Indexed, is_alive, until
 
 
@@ -161,29 +161,6 @@ def test_gl13_after_an_error_the_same_batch_is_tried_again(
     expected = lz.PipelineError if isinstance(error, StopIteration) else type(error)
     assert {type(each) for each in errors} == {expected}
     assert 1 <= len(errors) <= 3  # a worker may meet a later error before an earlier one
-
-
-@pytest.mark.parametrize("workers", WORKERS)
-def test_gl13_the_state_after_an_error_is_that_before_the_batch(
-    tmp_path: Path, workers: dict[str, Any]
-) -> None:
-    options: dict[str, Any] = {"batchify_fn": list, **workers}
-    sampler = Seeded(12, batch_size=2)
-    with ShardedDataLoader(
-        Once(tmp_path, 12, {5}, ValueError("lost")), batch_sampler=sampler, **options
-    ) as made:
-        given: list[Any] = []
-        with pytest.raises(ValueError, match="lost"):
-            given.extend(made)
-        expected = list(Seeded(12, batch_size=2))
-        assert sampler.asked == 1
-        state = made.state_dict()
-    with ShardedDataLoader(range(12), batch_sampler=Seeded(12, batch_size=2), **options) as other:
-        other.load_state_dict(state)
-        left = list(other)
-        assert len(left) < len(expected)
-        assert left == expected[-len(left) :]
-        assert 5 in left[0]
 
 
 class Failing:
