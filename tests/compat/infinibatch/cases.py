@@ -120,6 +120,7 @@ SEEDS = st.one_of(
 )
 RANKS = st.integers(1, 6).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))
 COUNTS, SIZES = st.integers(0, 300), st.integers(1, 80)
+ITEMS = st.integers(1, 4) | st.integers(5, 30) | st.integers(2000, 9000)
 
 
 def drawn(make: Callable[..., Any], *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Make]:
@@ -161,7 +162,7 @@ DRAWN: dict[str, st.SearchStrategy[Make]] = {
         lambda it, n, ranks: it.ChunkedSourceIterator(list(range(n)), *ranks), COUNTS, RANKS
     ),
     "IB15, permutation": drawn(
-        permutation, st.integers(1, 30) | st.integers(2000, 9000), SEEDS, st.booleans(), RANKS
+        permutation, ITEMS, SEEDS, st.booleans(), RANKS
     ),
     "IB24, buffered": drawn(
         lambda it, n, size, seed: it.BufferedShuffleIterator(native(it, n), size, seed),

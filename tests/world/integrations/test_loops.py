@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tqdm import tqdm
 
@@ -140,6 +140,7 @@ ENDLESS_ONES = [ENDLESS, STREAM | lz.repeat() | lz.filter(lambda x: x >= 0)]
 ACTIONS = st.sampled_from(["loop", "loop", "loop", "save", "load", "resume", "iter", "leave"])
 
 
+@settings(max_examples=max(200, settings.default.max_examples))
 @given(
     st.sampled_from([*FINITE, *ENDLESS_ONES]),
     st.sampled_from([None, 1, 3, 5]),
