@@ -35,6 +35,15 @@ loaders = pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
 
 
 @loaders
+def test_a_loop_that_is_left_after_a_resume_does_not_continue_either(make: Any) -> None:
+    batches = make()
+    list(islice(batches, 3))
+    resumed = make(state=batches.state)
+    resumed.leave()
+    assert list(resumed) == EPOCHS[1]
+
+
+@loaders
 @pytest.mark.parametrize("limit", [2, 5])
 def test_a_resume_amid_limited_epochs_goes_on_as_undisturbed(make: Any, limit: int) -> None:
     """The loop, as a trainer's, knows how many items it has taken of its epoch."""

@@ -183,6 +183,10 @@ def test_order_and_states_are_those_of_the_pipeline(name: str, size: int) -> Non
         found = [item for batch in islice(batches, count) for item in batch]
         assert found == items[done : done + count * size]
         done += len(found)
+        again = StatefulDataLoader(data, size, num_workers=workers, collate_fn=list)
+        again.load_state_dict(batches.state_dict())
+        rest = [item for batch in again for item in batch]
+        assert rest == items[done:] or done == len(items)  # where the next epoch begins
         saved = lz.torch.state(batches.state_dict())
         assert saved.items == done
         assert list(lz.run(pipeline, saved)) == items[done:]

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from functools import cache, partial
 from itertools import count, islice
 from pathlib import Path
@@ -16,13 +17,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import ChainDataset, ConcatDataset, StackDataset, Subset, TensorDataset
+from torch.utils.data import (
+    ChainDataset,
+    ConcatDataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+)
 from torch.utils.data import DataLoader as TorchLoader
 
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list, plain, same
-from tests.helpers import Indexed, Streamed
+from tests.helpers import Indexed
 from tests.world.compat.seqtools.cases import IterableTen
 
 HERE = Path(__file__).parent
@@ -179,10 +187,15 @@ def test_large_indices() -> None:
         assert [batch.tolist() for batch in loader] == [indices]
 
 
+class Endless(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return count()
+
+
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_loop_that_is_left_and_its_state_while_it_goes_on(keeps: bool) -> None:
     loader = ours.DataLoader(
-        Streamed(count), 3, num_workers=2, persistent_workers=keeps, collate_fn=as_list
+        Endless(), 3, num_workers=2, persistent_workers=keeps, collate_fn=as_list
     )
     batches = iter(loader)
     found = list(islice(batches, 3))
