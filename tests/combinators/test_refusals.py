@@ -172,6 +172,33 @@ WHERE_IT_IS_BUILT: list[tuple[Callable[[], object], str]] = [
         for starts in ([0.5], [[0], [1]], "abc")
     ),
     (lambda: lz.pack_by_plan([1, 2]), "pack_by_plan: plan must be a PackingPlan from plan_packing"),
+    *(
+        (lambda arrays=arrays: lz.columns(**arrays), f"(?s)^columns: .*{re.escape(shown)}")
+        for arrays, shown in (
+            ({}, "none"),
+            ({"x": [1], "y": [1, 2]}, "'y': 2"),
+            ({"x": np.zeros((3, 2)), "y": np.zeros((2, 3))}, "'x': 3"),
+            ({"x": 3}, "3"),
+            ({"x": [1], "y": None}, "None"),
+            ({"x": [1], "y": np.array(7)}, "7"),
+            ({"x": "abc"}, "'abc'"),
+            ({"x": {"a": 1}}, "{'a': 1}"),
+            ({"x": [[1], [1, 2]]}, "[[1], [1, 2]]"),
+        )
+    ),
+    *(
+        (lambda none=none: lz.init(SOME, epoch=none), "epoch")
+        for none in (-1, None, "a", 1.0, True)
+    ),
+    *(
+        (
+            lambda none=none: lz.state_at(SOME, none),
+            f"state_at: n must be.*{re.escape(repr(none))}",
+        )
+        for none in (None, 1.5, math.nan, "1", True, [1], np.float64(1))
+    ),
+    (lambda: lz.shard(num_shards=4, index=4), "num_shards=4, got index=4"),
+    (lambda: lz.shard(num_shards=4, index=10**30), f"num_shards=4, got index={10**30}"),
     (
         lambda: lz.shard(num_shards=2, index=0, remainder="drop", pad=0),
         r"pad=0 requires .*got remainder='drop'",
