@@ -1,4 +1,4 @@
-"""Batches of similar length: refused arguments, groups that stay together, the cost of a resume."""
+"""Batches of similar length: sizes by function, and groups that stay together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of one bucket each: which bucket, how long an item waits, the cost of a resume."""
+"""Batches of one bucket each: how long an item waits, and the cost of a resume."""
 
 from __future__ import annotations
 

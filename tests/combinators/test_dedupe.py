@@ -1,4 +1,4 @@
-"""`dedupe`: nothing comes twice within a window, and nothing else is lost."""
+"""`dedupe`: it keeps the keys of one window."""
 
 from __future__ import annotations
 

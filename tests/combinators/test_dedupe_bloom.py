@@ -1,4 +1,4 @@
-"""`dedupe_bloom`: no key is yielded twice, and a state depends only on the items before it."""
+"""`dedupe_bloom`: its files, which runs may share and kills leave whole, and its rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`unbatch` undoes `batch`; and the arguments that it refuses."""
+"""`unbatch` undoes `batch`."""
 
 from __future__ import annotations
 

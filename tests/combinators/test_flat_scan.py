@@ -1,4 +1,4 @@
-"""`flat_scan`: states, outputs, the last outputs, and refused arguments."""
+"""`flat_scan`: the last outputs come once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interleave`: where it ends, and how deep nesting may be."""
+"""`interleave`: items far out, many pipelines, and states that nobody asks for."""
 
 from __future__ import annotations
 

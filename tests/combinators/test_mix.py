@@ -1,4 +1,4 @@
-"""Mixing: counts and proportions, endings, schedules, and refused arguments."""
+"""Mixing: counts and proportions, endings, schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`multiplex`: refused arguments."""
+"""`multiplex`: indices out of place, and pipelines that have ended."""
 
 from __future__ import annotations
 

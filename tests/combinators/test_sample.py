@@ -1,4 +1,4 @@
-"""`sample`, `sample_balanced`, `oversample`: draws, their frequencies, and refused arguments."""
+"""`sample`, `sample_balanced`, `oversample`: draws, and their frequencies."""
 
 from __future__ import annotations
 

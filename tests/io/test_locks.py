@@ -1,4 +1,4 @@
-"""Locks between processes, and a system that has none."""
+"""Systems and folders that have no locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of the memory that is kept, for any readers."""
+"""Values that are kept in memory: one thread makes each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MDS: shards as mosaicml-streaming wrote them, and random ones."""
+"""MDS: values of every type, several folders, and listings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose part of a position is whose: from entries alone, and by the machines."""
+"""Which stage a part of a position belongs to, and which stages follow shards."""
 
 from __future__ import annotations
 
