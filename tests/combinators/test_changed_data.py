@@ -72,7 +72,7 @@ def test_data_that_became_shorter_are_noticed(
     stage: Any, old: Any, new: Any, n: int, message: str
 ) -> None:
     state = lz.state_at(old | stage, n)
-    with pytest.raises((lz.SourceChanged, lz.InvalidState), match=message):
+    with pytest.raises((lz.SourceChanged, lz.InvalidState), match=message or None):
         list(lz.run(new | stage, state, strict=False))
 
 
