@@ -18,6 +18,8 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pools.pool import WorkerPool
+from lazyckpt.executors.pools.progress import say_alive
+from lazyckpt.executors.sharing.link import Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES
 from lazyckpt.failures.skipping import skip_log_of
 
@@ -55,6 +57,35 @@ def opening_of(
         return machine.flow(position)
 
     return machine._replace(flow=flow)
+
+
+def join(
+    pool: WorkerPool,
+    meeting: Meeting,
+    told: Mapping[str, Any],
+    reach: Reach,
+    use: Callable[[Link], None],
+) -> Link:
+    """Join a meeting for a pool, which begins to `use` the link.
+
+    Raises:
+        TaskLost: The pool was stopped; soon after it was.
+    """
+    generation = pool.generation
+
+    def look() -> None:
+        say_alive()  # where this is a process of which others wait for items
+        if pool.generation != generation:
+            raise TaskLost
+
+    link = meeting.join(told, reach, look)
+    use(link)
+    try:
+        look()
+    except TaskLost:
+        link.close()
+        raise
+    return link
 
 
 def common_key(

@@ -109,12 +109,13 @@ class Meeting(Protocol):
     @property
     def role(self) -> Role: ...
 
-    def join(self, told: Mapping[str, Any], reach: Reach) -> Link:
+    def join(self, told: Mapping[str, Any], reach: Reach, look: Callable[[], None]) -> Link:
         """Wait until all ranks have joined with equal settings, and return this rank's link.
 
         Args:
             told: The settings that must be equal on all ranks, by the names that errors show.
             reach: The reach of this rank.
+            look: Called again and again while this waits; its error ends the wait.
 
         Raises:
             RankMissing: A rank didn't join in time.

@@ -22,7 +22,7 @@ from lazyckpt.executors.planned import DrivenFlows, Plan, handlers_of
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, get_within
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
-from lazyckpt.executors.sharing.agreement import opening_of
+from lazyckpt.executors.sharing.agreement import join, opening_of
 from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard, fetched
 from lazyckpt.executors.sharing.link import Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, opened_apart, packed_apart
@@ -302,12 +302,15 @@ class FollowingPool(QueuedPool):
 
     def begin(self, told: Mapping[str, Any]) -> None:
         self._hang_up()
-        link = self._meeting.join(told, Reach(self._own.workers, self.buffer_size))
+        reach = Reach(self._own.workers, self.buffer_size)
+        link = join(self, self._meeting, told, reach, self._use)
         self._own.reach = link.reach
+        link.open(partial(self._receive, link), partial(self._leave, link))
+
+    def _use(self, link: Link) -> None:
         with self._lock:
             self._link, self._gone = link, None
             self._asked.clear()
-        link.open(partial(self._receive, link), partial(self._leave, link))
 
     def _hang_up(self) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
-from lazyckpt.executors.sharing.agreement import common_key, opening_of
+from lazyckpt.executors.sharing.agreement import common_key, join, opening_of
 from lazyckpt.executors.sharing.link import Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import Loss, key_of, outcome_of, packed
 from lazyckpt.executors.sharing.payloads import Payloads, has_left
@@ -127,16 +127,19 @@ class SharedPool(QueuedPool):
         self._start()
         self._hang_up()
         self._end_drivers()
-        link = self._meeting.join(told, Reach(len(self._pools), self.buffer_size))
+        reach = Reach(len(self._pools), self.buffer_size)
+        link = join(self, self._meeting, told, reach, self._use)
         self.reach = link.reach
-        with self._lock:
-            self._forget_outcomes()
-            self._link, self.payloads = link, Payloads(link, self._patience)
         self.workers = len(self._pools) * len(link.makers)  # so many tasks are under way in all
         self._prepare(link)
         link.open(partial(self._receive, link), partial(self._leave, link))
         if self.reader is not None and not self.is_stopped:
             self.reader.start()
+
+    def _use(self, link: Link) -> None:
+        with self._lock:
+            self._forget_outcomes()
+            self._link, self.payloads = link, Payloads(link, self._patience)
 
     @property
     def refuses(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from time import monotonic, sleep
@@ -116,13 +116,14 @@ class RayMeeting:
     def role(self) -> Role:
         return role_of(self.rank, self._size, self.nodes)
 
-    def join(self, told: Mapping[str, Any], reach: Reach) -> Mesh:
+    def join(self, told: Mapping[str, Any], reach: Reach, look: Callable[[], None]) -> Mesh:
         deadline = monotonic() + self._timeout
         while True:
+            look()
             try:
-                host, port, secret = self._address(deadline)
+                host, port, secret = self._address(deadline, look)
                 place = SocketMeeting(host, port, secret, self.rank, self._size, self._timeout)
-                return place.join(told, reach)
+                return place.join(told, reach, look)
             except RankMissing as error:
                 if self.rank == 0 or error.ranks != (0,) or monotonic() >= deadline:
                     raise
@@ -131,7 +132,7 @@ class RayMeeting:
     def leave(self) -> None:
         self._place = None
 
-    def _address(self, deadline: float) -> _Address:
+    def _address(self, deadline: float, look: Callable[[], None]) -> _Address:
         if self.rank == 0:
             place = self._place or _places.get(self._name)
             if place is None or _teller(self._name) is None:
@@ -139,6 +140,7 @@ class RayMeeting:
             self._place = _places[self._name] = place
             return place.address
         while (found := _told_by(self._name)) is None:
+            look()
             if monotonic() >= deadline:
                 raise RankMissing(
                     f"ray: within {self._timeout:g} s rank 0 did not come under "

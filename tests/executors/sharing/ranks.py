@@ -76,7 +76,7 @@ class RankMeeting:
     def role(self) -> Role:
         return role_of(self.rank, self.hub.size, self.nodes)
 
-    def join(self, told: Mapping[str, Any], reach: Reach) -> QueueLink:
+    def join(self, told: Mapping[str, Any], reach: Reach, look: Callable[[], None]) -> QueueLink:
         return self.hub.join(self.rank, told, reach)
 
     def leave(self) -> None:

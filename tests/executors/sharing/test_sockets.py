@@ -22,11 +22,13 @@ from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.link import Reach
 from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
 from lazyckpt.executors.sharing.mesh import Mesh
+from lazyckpt.executors.sharing.wire import prove, send_json
 from tests.executors.sharing.rank import SECRET, pipeline
 from tests.executors.sharing.ranks import on_ranks
 from tests.helpers import IS_DEEP
 
 REACH = Reach(1, 1)
+TOLD = {"what": "the same"}
 
 LIMIT = 120  # seconds; no test comes near it
 KILLER = 871  # a document among the first that are read
@@ -181,7 +183,7 @@ def joined(port: int, size: int, timeout: float = 30.0, secret: bytes = SECRET) 
     meetings = [
         SocketMeeting("127.0.0.1", port, secret, rank, size, timeout) for rank in range(size)
     ]
-    return on_ranks(size, lambda rank: meetings[rank].join({"what": "the same"}, REACH))
+    return on_ranks(size, lambda rank: meetings[rank].join(TOLD, REACH, lambda: None))
 
 
 def test_strangers_are_turned_away() -> None:
@@ -191,7 +193,7 @@ def test_strangers_are_turned_away() -> None:
         stranger.sendall(b"x" * 100)
         liar = SocketMeeting("127.0.0.1", found.port, b"another", 0, 2, 30.0)
         with pytest.raises(PipelineError, match=r"know the secret|closed|reset"):
-            liar.join({}, REACH)
+            liar.join({}, REACH, lambda: None)
         links = joined(found.port, 2)
         assert [link.rank for link in links] == [0, 1]
         for link in links:
@@ -224,7 +226,7 @@ def test_only_a_rank_that_does_not_come_is_named() -> None:
 
         def work(rank: int) -> Mesh:
             time.sleep(0.5 * rank)
-            return meetings[rank].join({"what": "the same"}, REACH)
+            return meetings[rank].join(TOLD, REACH, lambda: None)
 
         for error in on_ranks(2, work):
             assert isinstance(error, RankMissing)
@@ -236,7 +238,7 @@ def test_ranks_that_wait_as_the_place_is_closed_are_told() -> None:
     with place() as found:
         meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 30.0) for n in range(2)]
         threading.Timer(0.5, found.close).start()
-        for error in on_ranks(2, lambda rank: meetings[rank].join({"what": "the same"}, REACH)):
+        for error in on_ranks(2, lambda rank: meetings[rank].join(TOLD, REACH, lambda: None)):
             assert isinstance(error, RankMissing)
             assert "rank 0, where ranks meet, has ended" in str(error)
             assert error.ranks == (0,)
@@ -245,8 +247,81 @@ def test_ranks_that_wait_as_the_place_is_closed_are_told() -> None:
 def test_nobody_comes_twice() -> None:
     with place(timeout=2.0) as found:
         twice = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 3, 2.0)
-        errors = on_ranks(2, lambda number: twice.join({"what": "the same"}, REACH))
+        errors = on_ranks(2, lambda number: twice.join(TOLD, REACH, lambda: None))
         assert any("two processes say that they are rank 0" in str(error) for error in errors)
+
+
+def wait_a_moment(port: int, rank: int) -> None:
+    """Come as a rank, and wait no longer after a look or two."""
+
+    class Tired(Exception):
+        pass
+
+    def look() -> None:
+        looks.append(rank)
+        if len(looks) > 2:
+            raise Tired
+
+    looks: list[int] = []
+    with pytest.raises(Tired):
+        SocketMeeting("127.0.0.1", port, SECRET, rank, 2, 30.0).join(TOLD, REACH, look)
+
+
+def test_who_waits_no_longer_may_come_again() -> None:
+    with place() as found:
+        wait_a_moment(found.port, 0)
+        links = joined(found.port, 2)
+        assert [link.rank for link in links] == [0, 1]
+        for link in links:
+            link.close()
+
+
+def test_who_waits_no_longer_is_missing() -> None:
+    with place(timeout=2.0) as found:
+        wait_a_moment(found.port, 1)
+        with pytest.raises(RankMissing, match="rank 1 did not come to where rank 0 is") as raised:
+            SocketMeeting("127.0.0.1", found.port, SECRET, 0, 2, 30.0).join(
+                TOLD, REACH, lambda: None
+            )
+        assert raised.value.ranks == (1,)
+
+
+def test_who_came_and_can_not_be_reached_is_missing() -> None:
+    with place() as found, socket.create_connection(("127.0.0.1", found.port)) as caller:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = server.getsockname()
+        prove(caller, SECRET, calls=True)
+        told = {"rank": 0, "size": 2, "told": TOLD, "reach": REACH, "address": address}
+        send_json(caller, told)
+        with pytest.raises(RankMissing, match="rank 0 came, but can't be reached") as raised:
+            SocketMeeting("127.0.0.1", found.port, SECRET, 1, 2, 30.0).join(
+                TOLD, REACH, lambda: None
+            )
+        assert raised.value.ranks == (0,)
+
+
+def test_a_run_that_is_closed_while_it_waits_for_ranks_waits_no_longer() -> None:
+    """So that another run of the rank can take part."""
+    with place() as found:
+
+        def executor(rank: int) -> lz.Executor:
+            meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 60.0)
+            more = {"chunk_size": 4, "timeout": 3.0}
+            return shared(executor, lz.threads(1), meeting, more)
+
+        first = executor(0)
+        run = lz.run(pipeline(2, 0), executor=first)
+        threading.Timer(0.5, run.close).start()
+        with pytest.raises(PipelineError, match="the run is closed"):
+            next(run)
+
+        def work(rank: int) -> list[list[str]]:
+            with lz.run(pipeline(2, rank), executor=executor(rank) if rank else first) as again:
+                return [
+                    [repr(item), state.to_json()] for item, state in islice(again.with_state(), 4)
+                ]
+
+        assert on_ranks(2, work) == [alone(2, rank, 4) for rank in range(2)]
 
 
 def test_a_place_that_is_gone_is_the_loss_of_rank_0() -> None:
@@ -267,7 +342,7 @@ def test_a_rank_that_waited_for_long_still_connects_to_those_that_come() -> None
 
         def work(rank: int) -> Mesh:
             time.sleep(2.3 * rank)  # longer than the first connects for, less than it waits for
-            return meetings[rank].join({"what": "the same"}, REACH)
+            return meetings[rank].join(TOLD, REACH, lambda: None)
 
         links = on_ranks(2, work)
         assert [link.rank for link in links] == [0, 1]
