@@ -95,6 +95,20 @@ def test_ranks_get_what_they_get_alone_and_nothing_is_made_twice(
     assert all(len(before) == len({*before}) for _, before in found)
 
 
+def test_rank_0_goes_on_while_the_actor_that_tells_where_to_meet_is_slow(cluster: Cluster) -> None:
+    with lz.run(dealt(packed(), 1, 0), executor=shared("slow", timeout=10)) as run:
+        next(run)
+        teller = ray.get_actor("slow", "lazyckpt")
+        process = ray.get(teller.__ray_call__.remote(lambda self: os.getpid()))
+        os.kill(process, signal.SIGSTOP)
+        try:
+            run.load_state_dict(lz.init(dealt(packed(), 1, 0)).to_dict())
+            found = made(run, 4)
+        finally:
+            os.kill(process, signal.SIGCONT)
+    assert equal([found], alone(packed(), 1, 4))
+
+
 def test_joined_pipelines_and_a_resume_as_more_ranks(cluster: Cluster) -> None:
     expected = alone(mixed(), 1, 4)
     state = expected[0][-1][1]
