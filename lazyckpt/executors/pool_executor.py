@@ -113,6 +113,11 @@ class DrivingReader(Reader):
     def without_lookahead(self) -> AbstractContextManager[None]:
         return self._gate.without_lookahead()
 
+    def stop(self) -> None:
+        self._gate.is_closed = True
+        for pool in self._gate.pools:
+            pool.stop()
+
 
 class PoolExecutor(Executor):
     """An executor with the workers that its public function specifies."""

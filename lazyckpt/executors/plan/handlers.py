@@ -118,6 +118,9 @@ class Handler(ABC):
         """Return a context in which nothing is computed before it is needed."""
         return nullcontext()
 
+    def stop(self) -> None:  # noqa: B027  # most don't wait
+        """Wait for other processes no longer, as nobody needs the outcome. In any thread."""
+
 
 class Span(NamedTuple):
     """A task: read items.

@@ -242,7 +242,8 @@ class ProcessPool(WorkerPool):
             workers, self._workers = self._workers, []
             _let_go(workers)
         processes = [worker.process for worker in workers if worker.process is not None]
-        reap(processes, self._linger)
+        has_begun = any(worker.progress.has_begun for worker in workers)
+        reap(processes, self._linger if has_begun else PATIENCE)
         return workers
 
     def start(self) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import sys
 import threading
 from _thread import start_new_thread
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from mmap import mmap
-from multiprocessing.connection import wait
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -89,8 +89,9 @@ def serve(
     if consumer is None:
         process = multiprocessing.parent_process()
         consumer = process and process.sentinel
+    handlers: list[Handler] = []
     # Starting a `Thread` would wait for it to run.
-    start_new_thread(_end_with, (consumer, os.getppid()))
+    start_new_thread(_end_with, (consumer, os.getppid(), pipe.fileno(), handlers))
     pipe.settimeout(None)  # whatever the default timeout of sockets is
     receiver, sender = Receiver(pipe), Sender(pipe, slots=0)
     try:
@@ -101,7 +102,8 @@ def serve(
     progress = Progress(cells, own)
     progress.note_start()
     try:
-        handlers, settings = content()
+        found, settings = content()
+        handlers += found
         for each in handlers if lost else ():
             each.leave_out(lost)
         sender = Sender(pipe, slots=settings.slots, shared=settings.shared_memory)
@@ -166,11 +168,28 @@ def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
     send_outcome(outcome, worker, lambda found: sender.send((*found,), number), Unwritable)
 
 
-def _end_with(consumer: Any, parent: int) -> None:
-    """End this process when its consumer or parent ends, even in the middle of a long call."""
-    while not wait([consumer], _CHECK_PARENT) and os.getppid() == parent:
-        pass
+def _end_with(consumer: Any, parent: int, pipe: int, handlers: Sequence[Handler]) -> None:
+    """End this process when its consumer or parent ends, even in the middle of a long call.
+
+    Once the consumer hangs up, tell the handlers, which may wait for other processes.
+    """
+    consumer = consumer if isinstance(consumer, int) else consumer.fileno()
+    poller = select.poll()
+    poller.register(consumer, select.POLLIN)
+    poller.register(pipe, 0)  # that it has hung up is always reported
+    while os.getppid() == parent:
+        ready = [number for number, _ in poller.poll(_CHECK_PARENT * 1000)]
+        if consumer in ready:
+            break
+        if pipe in ready:
+            poller.unregister(pipe)
+            start_new_thread(_stop, (handlers,))
     os._exit(1)
+
+
+def _stop(handlers: Sequence[Handler]) -> None:
+    for each in tuple(handlers):
+        each.stop()
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -32,6 +35,10 @@ TOLD = {"what": "the same"}
 
 LIMIT = 120  # seconds; no test comes near it
 KILLER = 871  # a document among the first that are read
+
+
+def is_any(n: int) -> bool:
+    return True
 
 
 @contextmanager
@@ -102,6 +109,36 @@ def test_the_time_limit_of_an_item_does_not_run_while_ranks_come(nodes: Nodes) -
 def test_who_leaves_early_is_no_loss(nodes: Nodes, counts: list[int]) -> None:
     found = job(3, nodes, steps=counts)
     assert found == [alone(3, rank, steps) for rank, steps in enumerate(counts)]
+
+
+def held(n: int, process: int, until: Path) -> int:
+    """An item that a process doesn't compute before there is a file."""
+    while n >= 8 and os.getpid() == process and not until.exists():
+        time.sleep(0.01)
+    return n
+
+
+def test_who_leaves_while_its_reader_waits_for_others_is_no_loss(tmp_path: Path) -> None:
+    """Its reader is a process, which waits for an item that it reads ahead."""
+    has_left = tmp_path / "left"
+    items = lz.source(range(80)) | lz.map(partial(held, process=os.getpid(), until=has_left))
+
+    def own(rank: int) -> lz.Pipeline[int]:
+        return items | lz.filter(is_any) | lz.shard(num_shards=2, index=rank)
+
+    with place() as found:
+
+        def work(rank: int) -> list[int]:
+            meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 60.0)
+            inner = lz.threads(1) if rank else lz.processes(1)
+            executor = shared(lz.threads, inner, meeting, {"chunk_size": 4, "timeout": 30.0})
+            with lz.run(own(rank), executor=executor) as run:
+                made = [*run] if rank else [*islice(run, 3)]
+            if not rank:
+                has_left.touch()
+            return made
+
+        assert on_ranks(2, work) == [[0, 2, 4], [*range(1, 80, 2)]]
 
 
 @pytest.mark.parametrize(
