@@ -119,7 +119,7 @@ class Handler(ABC):
         return nullcontext()
 
     def stop(self) -> None:  # noqa: B027  # most don't wait
-        """Wait for other processes no longer, as nobody needs the outcome. In any thread."""
+        """Wait for other processes no longer, as the outcome isn't needed. In any thread."""
 
 
 class Span(NamedTuple):
