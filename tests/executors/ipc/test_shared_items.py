@@ -10,8 +10,6 @@ import pytest
 
 import lazyckpt as lz
 
-pytestmark = pytest.mark.usefixtures("nothing_left")
-
 unpickled = 0
 
 
