@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import nothing_is_left
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     yield
     nothing_is_left()

@@ -53,8 +53,6 @@ from tests.executors.faults import (
 )
 from tests.helpers import until, worker_pids, workers
 
-pytestmark = pytest.mark.usefixtures("nothing_left")
-
 SIZE, AT = 400, 333  # within a task of many
 
 

@@ -39,8 +39,6 @@ from tests.executors.faults import (
 )
 from tests.helpers import parent_of, until, worker_pids
 
-pytestmark = pytest.mark.usefixtures("nothing_left")
-
 
 class Init:
     """Writes down its process and its argument; fails while the flag exists."""
@@ -360,18 +358,6 @@ def anonymous_memory(x: Any) -> int:
     return int(status.partition("RssAnon:")[2].split()[0]) << 10
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_arrays_of_any_size_go_to_workers(method: str) -> None:
-    data = {name: np.arange(9 * size).reshape(9, size) for name, size in [("a", 1), ("b", 999)]}
-    pipeline = lz.columns(**data, c=np.full((9, 3001), 7, np.int8)) | lz.map(sum_of_each)
-    with lz.run(pipeline, executor=lz.processes(2, start_method=method)) as run:
-        assert list(run) == list(pipeline)
-
-
-def sum_of_each(row: dict[str, Any]) -> dict[str, int]:
-    return {name: int(value.sum()) for name, value in row.items()}
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the memory there")
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_an_array_as_a_source_is_in_memory_once(method: str) -> None:
@@ -489,9 +475,8 @@ with lz.run(lz.source(range(9)) | lz.map(abs), executor=many) as run:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 @pytest.mark.parametrize("method", ["forkserver", "fork"])
-def test_too_few_files_for_so_many_workers_are_an_error_that_says_so(method: str) -> None:
-    code = FEW_FILES.format(method=method)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SOON, check=True
-    )
-    assert "Too many open files: each worker needs a few; raise the limit" in done.stdout
+def test_too_few_files_for_so_many_workers_are_an_error_that_says_so(
+    method: str, tmp_path: Path
+) -> None:
+    out = script(tmp_path, FEW_FILES.format(method=method))
+    assert "Too many open files: each worker needs a few; raise the limit" in out
