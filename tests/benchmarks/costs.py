@@ -212,8 +212,7 @@ def steady() -> None:
                 setattr(module, clock, tick)
 
 
-def measure(only: str = "") -> Costs:
-    """All costs, or the costs of one row."""
+def measure() -> Costs:
     steady()
     rows: dict[str, Callable[[], dict[str, Any]]] = {
         name: partial(of_workload, make) for name, make in workloads().items()
@@ -221,7 +220,7 @@ def measure(only: str = "") -> Costs:
     for name, pipeline in pipelines():
         rows[f"state: {name}"] = partial(of_states, pipeline)
     rows["import lazyckpt"] = of_import
-    return {name: cost() for name, cost in rows.items() if only in ("", name)}
+    return {name: cost() for name, cost in rows.items()}
 
 
 def excesses(now: Costs, stored: Costs) -> list[str]:
