@@ -90,19 +90,6 @@ def test_worker_init_of_who_reads_a_stream(executor: Any, workers: int) -> None:
     assert {*numbers} == {0 if workers == 1 else workers}
 
 
-def test_threads_have_names_of_their_own() -> None:
-    names: list[str] = []
-
-    def init(number: int) -> None:
-        names.append(threading.current_thread().name)
-
-    pipeline = lz.source(range(99)) | lz.filter(lambda x: not sleep(0.001)) | lz.shuffle(9, seed=0)
-    with lz.run(pipeline, executor=lz.threads(2, worker_init=init)) as run:
-        list(run)
-    assert "lazyckpt-2" in names  # the reader next to the two; not each of these need get a task
-    assert len({*names}) == len(names)
-
-
 def test_worker_init_that_exits() -> None:
     executor = lz.processes(worker_init=exit_init)
     with lz.run(seekable(int), executor=executor) as run:
