@@ -38,6 +38,7 @@ from tests.executors.faults import (
     chosen,
     each,
     fails,
+    heirless,
     in_a_stream,
     keep,
     kill,
@@ -68,12 +69,12 @@ def cases(several: dict[Callable[[Path], Any], Told]) -> list[Any]:
 
 
 @pytest.fixture
-def heirless(flag: Path) -> Iterator[None]:
+def ends_heirs(flag: Path) -> Iterator[None]:
     yield
-    flag.touch()  # which an heir waits for
+    heirless(flag).touch()
 
 
-@pytest.mark.usefixtures("heirless")
+@pytest.mark.usefixtures("ends_heirs")
 @pytest.mark.parametrize(("what", "told", "executor", "shape"), cases(ERRORS | ITEMS | LOSSES))
 def test_a_fault(what: Any, told: Told, executor: lz.Executor, shape: Any, flag: Path) -> None:
     """The items before it come, it comes again if it stays, and then the others come."""
