@@ -159,6 +159,7 @@ class Loader(Iterable[T], Generic[T]):
         self._paced: Run[T] | RankedRun[T] = ranked or run
         self._loops = 0  # number of loops that have begun
         self._is_left = False  # True if the last loop was left, unless it takes one more item
+        self._end: State | None = None  # of the last loop that wasn't left
         self.batch_sampler = EpochSampler()
         self._hooks: list[RemovableHandle] = []  # on the optimizers that it follows
         self._trained: State | None = None
@@ -172,6 +173,7 @@ class Loader(Iterable[T], Generic[T]):
             if number != self._loops:
                 raise PipelineError("loader: a newer loop has begun, so this one is over")
             self._is_left = False
+        self._end = self.state
 
     def _begin(self) -> Iterator[T]:
         """Move to the start of a loop and return its items."""
@@ -238,7 +240,7 @@ class Loader(Iterable[T], Generic[T]):
             return state.items % size
         pipeline = self._paced.pipeline
         found = items_in_epoch(pipeline, state)
-        return 0 if found == pipeline.machine.length else found
+        return 0 if found == pipeline.machine.length or state == self._end else found
 
     def __len__(self) -> int:
         if self._size is not None:

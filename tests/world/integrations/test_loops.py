@@ -136,6 +136,14 @@ def test_tqdm_starts_where_it_is_told() -> None:
     assert bar.n == bar.total == 5
 
 
+def test_after_a_whole_epoch_of_a_stream_a_loop_starts_at_0() -> None:
+    batches = lz.torch.loader(STREAM)
+    list(batches)
+    assert batches.start == 0
+    batches.load_state_dict(lz.state_at(STREAM, 3))
+    assert batches.start == 3
+
+
 def test_skipped_records_are_not_skipped_twice() -> None:
     pipeline = lz.source(["0", "a", "2", "3", "b", "5", "6", "7"]) | lz.map(int)
     batches = lz.torch.loader(pipeline, on_error="skip", epoch_size=3)
