@@ -272,6 +272,8 @@ class MeetingPlace:
                     continue
                 gathering.let_go([rank])
                 if gathering.ranks.get(rank) is not mine:
+                    if not gathering.ranks:
+                        self._end([gathering], _GONE)
                     return _GONE  # nobody reads it
                 self._tell_difference()
                 if gathering.answer is None and monotonic() >= deadline:

@@ -40,7 +40,7 @@ def log(where: Any, text: str, step: int) -> None:
 def texts(where: Any) -> Texts:
     client, run = _opened(where)
     paths = [PurePosixPath(found.path) for found in client.list_artifacts(run, NAME)]
-    states = [path for path in paths if path.match("[0-9]*.json")]
+    states = [path for path in paths if path.suffix == ".json" and path.stem.isdecimal()]
     return {int(path.stem): partial(_text, client, run, path) for path in states}
 
 
