@@ -74,25 +74,6 @@ class Unread(Indexed):
         super().__init__(size, may_not_be_read)
 
 
-def noted(
-    patch: pytest.MonkeyPatch,
-    owner: Any,
-    name: str,
-    note: Callable[..., Any],
-    notes: list[Any] | None = None,
-) -> list[Any]:
-    """A list of notes, one for each call of a method: of its object and arguments."""
-    notes = [] if notes is None else notes
-    act = getattr(owner, name)
-
-    def noting(*arguments: Any) -> Any:
-        notes.append(note(*arguments))
-        return act(*arguments)
-
-    patch.setattr(owner, name, noting)
-    return notes
-
-
 def may_not_be_read(*args: Any) -> Any:
     raise AssertionError("it was read")
 

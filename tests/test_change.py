@@ -66,18 +66,6 @@ CHANGING: dict[str, Any] = {
 }
 
 
-# Stages that hold nothing, which come, go, or take one another's place.
-LAYERS: list[Any] = [
-    lz.map(lambda item: item),
-    lz.random_map(lambda rng, item: item, seed=1),
-    lz.enumerate() | lz.map(lambda pair: pair[1]),
-    lz.tap(len),
-    lz.filter(bool),
-    lz.skip(0),
-]
-CHANGING["layer"] = lambda n: LAYERS[n] if n < len(LAYERS) else lz.Stage(())
-
-
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[lz.Pipeline[Any], lz.Pipeline[Any], int, int, int, bool]:
     """A pipeline before and after a change, its two values, when, and whether items go missing."""

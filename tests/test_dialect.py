@@ -61,3 +61,8 @@ def unfilled(module: str) -> Iterator[str]:
 def test_each_name_in_braces_is_filled_in() -> None:
     for module in MODULES:
         assert [*unfilled(module.read_text("utf-8"))] == [], module
+
+
+def test_a_name_in_braces_is_noticed() -> None:
+    assert [*unfilled('f(f"{name} of", f" {size}")')] == []
+    assert [*unfilled('f(f"{name}" " of {size}")')] == [" of {size}"]

@@ -213,6 +213,11 @@ def test_each_cell_of_the_comparison_has_its_evidence() -> None:
         assert any(each in last for each in known), line
 
 
+def test_evidence_that_is_gone_is_noticed() -> None:
+    text = '[laws](../../tests/testing/test_laws.py "test_of_nothing") [a](b/tests/c.py "d")'
+    assert len(without_test(text)) == 2
+
+
 def test_its_combinators_have_fewer_than_20_lines() -> None:
     found = examples()
     assert set(found) == {"lines", "lookahead", "unseen", "smoothed"}

@@ -60,3 +60,8 @@ def test_there_is_a_module_for_each_name_of_world() -> None:
 @pytest.mark.parametrize("example", examples(CORE))
 def test_it_prints_what_it_shows(example: doctest.DocTest) -> None:
     assert ran(example).failed == 0
+
+
+def test_a_wrong_result_is_noticed() -> None:
+    wrong = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, None)
+    assert ran(wrong).failed == 1

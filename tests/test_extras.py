@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import lazyckpt as lz
 from tests.pages import NOTEBOOKS, README, ROOT
 
@@ -93,6 +95,13 @@ def test_extras_are_named_as_a_shell_takes_them() -> None:
     assert sum(len(NAMED.findall(page.read_text("utf-8"))) for page in pages) > 10
     for page in pages:
         assert [*misspelt(page.read_text("utf-8"))] == [], page.name
+
+
+@pytest.mark.parametrize(
+    "text", ["pip install lazyckpt[rich]", "pip install 'lazyckpt[rich]'", "`lazyckpt[ritch]`"]
+)
+def test_a_misspelt_extra_is_noticed(text: str) -> None:
+    assert [*misspelt(text)]
 
 
 def test_what_needs_a_package_names_its_extra(tmp_path: Path) -> None:

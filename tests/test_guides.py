@@ -49,6 +49,10 @@ def test_the_package_raises_the_errors_that_are_quoted() -> None:
     assert all(hasattr(lz.errors, kind) or hasattr(builtins, kind) for kind in kinds)
 
 
+def test_an_error_text_that_is_gone_is_noticed() -> None:
+    assert unknown("| `InvalidState` | `the state is ... as it never was` | no |\n") != []
+
+
 def test_every_extra_is_listed() -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     extras = {*known["project"]["optional-dependencies"]} - NOT_FOR_USERS
@@ -109,6 +113,12 @@ def test_a_page_names_the_extras_that_its_code_needs(page: Path) -> None:
     assert [*unsaid(*read(page))] == []
 
 
+def test_an_extra_that_is_not_named_is_noticed() -> None:
+    code = "import torch\nlz.progress(run)\n"
+    assert [*unsaid(code, "Nothing extra.")] == ["progress", "torch"]
+    assert [*unsaid(code, 'The extra is `progress`. `pip install "lazyckpt[jax,torch]"`')] == []
+
+
 def test_the_changelog_begins_with_this_version() -> None:
     page = (NOTEBOOKS / "changelog.md").read_text("utf-8")
     assert re.findall(r"^## (\S+)$", page, re.MULTILINE)[0] == lz.__version__
@@ -132,6 +142,10 @@ def test_contributors_are_led_to_files_that_exist() -> None:
     folders = re.findall(r"(\w+)/", drawing)
     known = {each.name for each in PACKAGE.rglob("*") if each.is_dir()}
     assert set(folders) <= known
+
+
+def test_a_file_that_is_gone_is_noticed() -> None:
+    assert missing("In `core/never.py` and `core/call.py`.") == ["core/never.py"]
 
 
 COINED = ("accumulator", "anchor", "global state", "lane", "random access", "rank-invariant")
@@ -160,6 +174,11 @@ PROSE = [
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
 def test_the_first_use_of_a_term_links_to_the_glossary(page: Path) -> None:
     assert [*unlinked(page.read_text("utf-8"))] == []
+
+
+def test_a_term_without_a_link_is_noticed() -> None:
+    assert [*unlinked("# A lane\n\nTwo lanes, then {term}`lanes <lane>`.\n")] == ["lane"]
+    assert [*unlinked("`lane` {term}`lanes <lane>`, and a lane; {term}`random access`.")] == []
 
 
 def test_each_term_of_the_glossary_is_linked_from_a_page() -> None:

@@ -88,6 +88,11 @@ def names_what_exists(page: Path) -> None:
     assert wrong(text) == []
 
 
+def test_a_wrong_argument_is_noticed() -> None:
+    assert wrong("| `lz.batch(4, drop_remainder=True)` |") == ["lz.batch(4, drop_remainder=True)"]
+    assert wrong("`x \\| lz.batch(4, drop_last=True)`, `lz.shard(..., index=)`") == []
+
+
 def test_the_index_has_every_page() -> None:
     listed = re.findall(r"^[a-z-]+$", (FOLDER / "index.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == [page.stem for page in GUIDES]

@@ -60,9 +60,19 @@ def test_the_code_prints_what_the_readme_shows() -> None:
     assert with_results(text) == text
 
 
+def test_a_wrong_result_is_noticed() -> None:
+    wrong = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
+    assert with_results(wrong) == wrong.replace("3", "2")
+    assert with_results("```python\nprint(1)\n```\n") != "```python\nprint(1)\n```\n"
+
+
 def test_no_output_stands_without_code() -> None:
     text = README.read_text("utf-8")
     assert orphans(text) == []
+    for lost in CODE.finditer(text):
+        if "```text" in lost[0]:
+            left = lost[0].partition(f"```python\n{lost[1]}```\n")[2]
+            assert orphans(text.replace(lost[0], left)), f"not noticed:\n{left}"
 
 
 def test_it_is_a_page_of_sixty_seconds() -> None:

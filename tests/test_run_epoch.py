@@ -116,6 +116,23 @@ def test_an_empty_stream_never_hangs(empty: lz.Pipeline[Any]) -> None:
             list(run.epoch(3))
 
 
+def test_an_error_is_raised_and_tried_again_not_taken_for_an_end() -> None:
+    bad = [2]
+
+    def fails(x: int) -> int:
+        if x in bad:
+            raise ValueError(x)
+        return x
+
+    run = lz.run(lz.source(range(4)) | lz.map(fails))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="2"):
+            list(run.epoch(6))
+    bad.clear()
+    assert list(run.epoch(6)) == [2, 3, 0, 1]
+    assert list(run.epoch(6)) == [2, 3, 0, 1, 2, 3]
+
+
 def test_epochs_and_loops_and_loads_share_one_place() -> None:
     run = lz.run(lz.source(range(4)))
     assert next(run) == 0

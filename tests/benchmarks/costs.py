@@ -212,7 +212,8 @@ def steady() -> None:
                 setattr(module, clock, tick)
 
 
-def measure() -> Costs:
+def measure(only: str = "") -> Costs:
+    """All costs, or the costs of one row."""
     steady()
     rows: dict[str, Callable[[], dict[str, Any]]] = {
         name: partial(of_workload, make) for name, make in workloads().items()
@@ -220,7 +221,7 @@ def measure() -> Costs:
     for name, pipeline in pipelines():
         rows[f"state: {name}"] = partial(of_states, pipeline)
     rows["import lazyckpt"] = of_import
-    return {name: cost() for name, cost in rows.items()}
+    return {name: cost() for name, cost in rows.items() if only in ("", name)}
 
 
 def excesses(now: Costs, stored: Costs) -> list[str]:

@@ -41,6 +41,11 @@ def test_they_are_the_ends_of_the_segments(sizes: list[int], batch_size: int) ->
             assert found.keys() - row.keys() == {"cu_seqlens", "max_seqlen"}
 
 
+def test_segments_of_one_number_in_two_rows_are_two() -> None:
+    found = lz.add_cu_seqlens({"segment_ids": np.array([[1, 1], [1, 1]])})
+    assert found["cu_seqlens"].tolist() == [0, 2, 4]
+
+
 @pytest.mark.parametrize("rows", [3, None, {"tokens": [1]}, [[1]]])
 def test_what_has_no_segments_is_named(rows: Any) -> None:
     with pytest.raises(TypeError, match="add_cu_seqlens: expected a row of a packed pipeline"):

@@ -158,12 +158,31 @@ BAD: dict[str, list[Any]] = {
     "padding?": [0, -100, "x", ["x"], {"x": "0"}, {"x": None}, {0: 1}, [("x", 0)], len],
     "short?": ["", "x" * 41, 0, 1.0, b"squad", ["squad"], len],
     "ranges": [
-        None, 3, "12", b"12", (1, 2), [3], [(1, 2, 3)], [(1.0, 2)], [(True, 2)], ["ab"], [(2, 2)],
-        [(5, 3)], [(-1, 2)], [(1, None)], [(0, 2**61)], [range(0, 9, 2)], range(3),
-        [(1, 5), (4, 9)], [(1, 2), (1, 2)], [(lz.init(lz.source([1])), 3)],
+        None,
+        3,
+        "12",
+        b"12",
+        (1, 2),
+        [3],
+        [(1, 2, 3)],
+        [(1,)],
+        [(1.0, 2)],
+        [(True, 2)],
+        ["ab"],
+        [(2, 2)],
+        [(5, 3)],
+        [(-1, 2)],
+        [(1, None)],
+        [(0, 2**61)],
+        [range(0, 9, 2)],
+        range(3),
+        [(1, 5), (4, 9)],
+        [(1, 9), (2, 3)],
+        [(1, 2), (1, 2)],
+        [(lz.init(lz.source([1])), 3)],
     ],
     "json": [object(), {1, 2}, b"x", np.int64(1), np.zeros(2), 1j, [object()], {"a": {1}}, len],
-}  # fmt: skip
+}
 BAD |= {kind: [None, *BAD[f"{kind}?"]] for kind in ("positive", "natural", "function")}
 
 
@@ -218,6 +237,23 @@ def test_good_values_are_taken_and_bad_ones_refused(name: str) -> None:
     check_refused(name, BAD)
 
 
+@pytest.mark.parametrize("name", [n for n, k in KINDS.items() if k.get("seed") == "natural"])
+def test_a_seed_is_never_optional(name: str) -> None:
+    first = {
+        "block_shuffle": [3],
+        "local_shuffle": [3],
+        "random_map": [len],
+        "hash_range": [0, 1],
+        "sample": [[1]],
+        "sample_balanced": [[1]],
+        "oversample": [[1]],
+        "random_indices": [[1]],
+    }.get(name, [])
+    message = refusal(lambda: lz.registry[name].public(*first))
+    assert message.startswith(f"{name}: ")
+    assert "'seed'" in message
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_required_arguments_are_named(name: str) -> None:
     needed = [
@@ -261,15 +297,40 @@ def test_names_from_elsewhere_are_translated(ours: str) -> None:
     assert ours.strip() in refusal(FOREIGN[ours]).partition("is called")[2]
 
 
-def test_order_changing_arguments_are_keyword_only_and_a_seed_is_never_optional() -> None:
+def test_order_changing_arguments_are_keyword_only() -> None:
     for name, kinds in KINDS.items():
         parameters = lz.registry[name].signature.parameters
         for argument in {"seed", "num_shards", "index", "drop_last"} & set(kinds):
             assert parameters[argument].kind is inspect.Parameter.KEYWORD_ONLY
-        if kinds.get("seed") == "natural":
-            assert parameters["seed"].default is inspect.Parameter.empty
     message = refusal(lambda: lz.shard(4, 0))  # type: ignore[misc]
     assert "shard(*, num_shards" in message
+
+
+@pytest.mark.parametrize(("num_shards", "index"), [(1, 1), (4, 4), (4, 10**30)])
+def test_a_shard_beyond_the_last(num_shards: int, index: int) -> None:
+    message = refusal(lambda: lz.shard(num_shards=num_shards, index=index))
+    assert f"num_shards={num_shards}" in message
+    assert f"index={index}" in message
+
+
+@pytest.mark.parametrize(
+    ("arrays", "shown"),
+    [
+        ({}, "none"),
+        ({"x": [1], "y": [1, 2]}, "'y': 2"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros((2, 3))}, "'x': 3"),
+        ({"x": 3}, "3"),
+        ({"x": [1], "y": None}, "None"),
+        ({"x": [1], "y": np.array(7)}, "7"),
+        ({"x": "abc"}, "'abc'"),
+        ({"x": {"a": 1}}, "{'a': 1}"),
+        ({"x": [[1], [1, 2]]}, "[[1], [1, 2]]"),
+    ],
+)
+def test_bad_columns(arrays: dict[str, Any], shown: str) -> None:
+    message = refusal(lambda: lz.columns(**arrays))
+    assert message.startswith("columns: ")
+    assert shown in message
 
 
 @pytest.mark.parametrize("join", [lz.zip, lz.concat])
@@ -324,6 +385,13 @@ def test_prefetch_is_no_stage() -> None:
     assert not hasattr(lz, "prefetch")
 
 
+@pytest.mark.parametrize("n", [None, 1.5, math.nan, "1", True, [1], np.float64(1)])
+def test_state_at_takes_an_int(n: Any) -> None:
+    message = refusal(lambda: lz.state_at(lz.source([1, 2]), n))
+    assert message.startswith("state_at: n must be")
+    assert repr(n) in message
+
+
 STATE = lz.init(lz.source([1]))
 USES: dict[str, Callable[[Any], object]] = {
     **{each.__name__: each for each in (lz.run, lz.init, lz.head, lz.profile)},
@@ -351,6 +419,11 @@ def test_what_runs_has_to_be_a_pipeline(use: Callable[[Any], object], not_one: A
     assert ("wrap data in source" in message) == any(not_one is data for data in DATA)
 
 
+@pytest.mark.parametrize("epoch", [-1, None, "a", 1.0, True])
+def test_an_epoch_is_a_natural_number(epoch: Any) -> None:
+    assert "epoch" in refusal(lambda: lz.init(lz.source([1]), epoch=epoch))
+
+
 @pytest.mark.parametrize("value", ["dropp", "", 1, True, b"drop", len, [], np.array(["a", "b"])])
 @pytest.mark.parametrize(
     ("argument", "use"),
@@ -364,6 +437,12 @@ def test_what_is_none_of_the_texts_it_may_be(argument: str, use: Any, value: Any
     message = refusal(lambda: use(value))
     assert f"{argument} must be '" in message
     assert f"got {argument}={repr(value)[:50]}" in message
+
+
+@pytest.mark.parametrize("boundaries", ["abc", "", b"abc", [(1, 2)], [[1], [2]], ["1"]])
+def test_boundaries_are_numbers(boundaries: Any) -> None:
+    message = refusal(lambda: lz.bucket_by_boundaries(boundaries, 2, key=len))
+    assert "boundaries must be increasing numbers" in message
 
 
 @pytest.mark.parametrize("size", [sys.maxsize, sys.maxsize + 1, 2**100])

@@ -1,4 +1,4 @@
-"""`dedupe_bloom`: its files, which runs may share and kills leave whole, and its rate."""
+"""`dedupe_bloom`: no key is yielded twice, and a state depends only on the items before it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 few = st.lists(st.integers(0, 20), max_size=50)
+many = st.permutations(range(150)).map(lambda items: items + items)
 
 
 def once(folder: Any, block_size: int = 4, capacity: int = 1000, rate: float = 1e-9) -> Any:
     return lz.dedupe_bloom(
         int, folder, capacity=capacity, false_positive_rate=rate, block_size=block_size
     )
+
+
+@pytest.mark.parametrize(("drawn", "block_size"), [(few, 1), (few, 4), (many, 64)])
+@settings(max_examples=max(3, settings().max_examples // 6))  # each writes files
+@given(data=st.data())
+def test_a_resume_from_any_state_sees_what_was_before_it(
+    drawn: Any, block_size: int, data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as folder:
+        items = data.draw(drawn)
+        pipeline = lz.source(items) | once(folder, block_size)
+        states = [state for _, state in lz.run(pipeline).with_state()]
+        expected = list(dict.fromkeys(items))
+        assert len(states) == len(expected)
+        for cut in {len(expected) // 2, data.draw(st.integers(0, len(expected)))}:
+            state = states[cut - 1] if cut else None
+            assert list(lz.run(pipeline, state)) == expected[cut:]
+            assert lz.resume_cost(pipeline, state or lz.init(pipeline)).items < block_size
 
 
 @settings(max_examples=max(5, settings().max_examples // 6))
@@ -128,3 +148,16 @@ def test_a_block_that_no_folder_can_hold(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         list(lz.source(range(9)) | once(tmp_path / "file"))
+
+
+def test_a_source_that_became_shorter_is_noticed(tmp_path: Path) -> None:
+    long, short = (lz.source(Stream(range(n))) | once(tmp_path) for n in (20, 13))
+    with pytest.raises(lz.SourceChanged, match=r"has read 3 items since its anchor, but now .* 1"):
+        next(lz.run(short, lz.state_at(long, 15)))
+
+
+@pytest.mark.parametrize("key", [1.5, None, (1, 2), [1]])
+def test_a_key_that_has_no_one_form(key: Any, tmp_path: Path) -> None:
+    stage: Any = lz.dedupe_bloom(lambda item: key, tmp_path, capacity=9, false_positive_rate=0.1)
+    with pytest.raises(TypeError, match="dedupe_bloom: key must return a str, bytes or an int"):
+        list(lz.source([1]) | stage)

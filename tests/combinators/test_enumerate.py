@@ -50,6 +50,16 @@ def test_random_maps_within_one_another_have_their_own_generators() -> None:
     assert [item[1] for item in same] == [item[1] for item in outer]
 
 
+def test_random_map_golden() -> None:
+    found = list(
+        lz.source([0, 0]) | lz.random_map(lambda rng, _: rng.bit_generator.random_raw(), seed=7)
+    )
+    assert found == RAW
+
+
+RAW = [17791763316810972009, 11663316425665377338]
+
+
 DRAWS = lz.random_map(noise, seed=3)
 
 

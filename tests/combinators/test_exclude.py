@@ -99,17 +99,19 @@ def test_ranges_beyond_the_end_are_refused_where_it_is_known() -> None:
 # --- added to a run ---
 
 
-RANGES = st.lists(st.integers(0, 30), max_size=6).map(sources.apart)
+def drawn(data: st.DataObject) -> tuple[Any, Any]:
+    ranges = st.lists(st.integers(0, 30), max_size=6).map(sources.apart)
+    return data.draw(ranges), data.draw(ranges)
 
 
 @FEW
-@given(st.none() | RANGES, RANGES, st.booleans(), st.integers(0, 12))
-def test_what_was_given_stays_given(one: Any, other: Any, is_stream: bool, n: int) -> None:
-    """If ranges change, and if there were none."""
+@given(st.data(), st.booleans(), st.integers(0, 12))
+def test_what_was_given_stays_given(data: st.DataObject, is_stream: bool, n: int) -> None:
+    one, other = drawn(data)
     source = lz.source(Stream(range(60))) if is_stream else lz.source(range(60))
-    steps = source | lz.shuffle(5, seed=0) | lz.map(str) | lz.batch(2)
-    whole = [*steps]
-    old, new = steps if one is None else steps | lz.exclude(one), steps | lz.exclude(other)
+    steps = source | lz.shuffle(5, seed=0) | lz.batch(2)
+    whole = [[*batch] for batch in steps]
+    old, new = steps | lz.exclude(one), steps | lz.exclude(other)
     run, n = lz.run(old), min(n, len(list(old)))
     given = [next(run) for _ in range(n)]
     number = whole.index(given[-1]) + 1 if given else 0
@@ -118,6 +120,23 @@ def test_what_was_given_stays_given(one: Any, other: Any, is_stream: bool, n: in
     rest = lz.run(new, lz.State.from_json(state.to_json()))
     left_out = {k for start, stop in other for k in range(start, stop)}
     assert list(rest) == [b for k, b in enumerate(whole) if k >= number and k not in left_out]
+
+
+@FEW
+@given(st.data(), st.booleans(), st.integers(0, 12))
+def test_it_is_inserted_behind_what_was_given(data: st.DataObject, is_stream: bool, n: int) -> None:
+    _, ranges = drawn(data)
+    source = lz.source(Stream(range(60))) if is_stream else lz.source(range(60))
+    steps = source | lz.repeat() | lz.map(str) | lz.batch(2)
+    whole = list(islice(steps, 50))
+    new = steps | lz.exclude(ranges)
+    run = lz.run(steps)
+    assert [next(run) for _ in range(n)] == whole[:n]
+    state = lz.rebase(run.state, new)
+    left_out = {k for start, stop in ranges for k in range(start, stop)}
+    expected = [batch for k, batch in enumerate(whole) if k >= n and k not in left_out]
+    assert list(islice(lz.run(new, state), len(expected))) == expected
+    assert state.items == n
 
 
 def test_it_is_inserted_amid_where_random_access_tells_the_number() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
+from lazyckpt.testing.laws import Stream
 from tests.helpers import Costly, wants
 
 
@@ -107,6 +108,7 @@ def test_indices_too_large_to_count_are_refused(index: int, kind: Any) -> None:
 
 
 def test_gather_needs_something_to_index() -> None:
+    wants("no random access", lambda: lz.source(Stream([1])) | lz.gather([0]))
     wants("index 0 is out of range for 0 items", lambda: lz.source([]) | lz.gather([0]))
     assert list(lz.source([]) | lz.gather([])) == []
 

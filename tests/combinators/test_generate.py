@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,24 @@ def test_choices_of_extreme_weights_end_and_stay_within() -> None:
     assert set(lz.random_indices([7], seed=0) | lz.take(10)) == {0}
 
 
+def test_endless_sources_jump() -> None:
+    for endless in (lz.count(3), lz.random_floats(seed=0), lz.random_indices([1, 2], seed=0)):
+        state = lz.state_at(endless, 70_000)
+        assert next(lz.run(endless, state)) == next(islice(endless, 70_000, None))
+        with pytest.raises(lz.ArgumentError, match="endless"):
+            endless | lz.shuffle(seed=0)
+
+
+def test_golden_draws() -> None:
+    """Orders are promises: these must never change."""
+    assert list(lz.random_floats(seed=7) | lz.take(3)) == UNIFORM
+    assert list(lz.random_indices([3, 1, 2], seed=7) | lz.take(12)) == CHOICES
+
+
+UNIFORM = [0.1079161173654104, 0.08394227781137831, 0.536217490002717]
+CHOICES = [2, 2, 0, 2, 0, 0, 2, 0, 1, 2, 0, 0]
+
+
 ENDLESS: list[Any] = [
     lz.count(), lz.count(3, -2), lz.random_floats(seed=0), lz.random_indices([1, 2], seed=0),
     lz.source(range(7)) | lz.repeat() | lz.enumerate(), lz.count() | lz.enumerate(),
@@ -103,6 +122,12 @@ def test_a_place_that_is_not_counted_is_refused_wherever_it_is_asked_for(
             refuse()
 
 
+def test_floats_of_a_rank_among_too_many() -> None:
+    ranks = lz.random_floats(seed=0) | lz.shard(num_shards=2**60, index=0)
+    with pytest.raises(IndexError, match="random_floats: 23058430092136939520 items are more than"):
+        list(ranks | lz.batch(20, collate=lz.stack) | lz.take(1))
+
+
 def test_a_generator_function_is_called_for_each_epoch() -> None:
     calls = []
 
@@ -122,3 +147,9 @@ def test_a_generator_function_is_called_for_each_epoch() -> None:
 def test_what_a_generator_function_must_give() -> None:
     with pytest.raises(TypeError, match=r"from_generator: abs\(3\) must return an iterable, got 3"):
         list(lz.from_generator(abs, 3))
+    given = [1, 2, 3]
+    pipeline = lz.from_generator(lambda: given)
+    state = lz.state_at(pipeline, 3)
+    given.pop()
+    with pytest.raises(lz.SourceChanged, match=r"from_generator: the state is after item 3"):
+        list(lz.run(pipeline, state))

@@ -1,10 +1,21 @@
-"""`interleave`: items far out, many pipelines, and states that nobody asks for."""
+"""`interleave`: where it ends, and how deep nesting may be."""
 
 from __future__ import annotations
 
 import pytest
 
 import lazyckpt as lz
+
+
+def test_interleave_takes_blocks_of_what_remains() -> None:
+    parts = [lz.source(list(text)) for text in ("abcde", "", "12")]
+    assert "".join(lz.interleave(*parts)) == "a1b2cde"
+    assert "".join(lz.interleave(*parts, block_length=2)) == "ab12cde"
+    assert "".join(lz.interleave(*parts, block_length=10**12)) == "abcde12"
+    with pytest.raises(lz.ArgumentError, match="block_length must be an int >= 1"):
+        lz.interleave(*parts, block_length=0)
+    with pytest.raises(lz.ArgumentError, match="at least one"):
+        lz.interleave()
 
 
 def test_interleave_far_out_is_reached_at_once() -> None:

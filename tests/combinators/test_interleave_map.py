@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 
 def repeated(text: str) -> list[str]:
@@ -71,3 +72,13 @@ def test_interleave_map_refuses_and_names_what_is_wrong() -> None:
     with pytest.raises(TypeError, match="not iterable") as caught:
         list(pipeline)
     assert "interleave_map(abs" in caught.value.__notes__[0]
+    lengths = [3]
+    shrinking = lz.source([0]) | lz.interleave_map(lambda _: range(lengths[0]), cycle_length=2)
+    state = lz.state_at(shrinking, 2)
+    lengths[0] = 1
+    with pytest.raises(lz.SourceChanged, match="after item 2 of an expansion that now has 1"):
+        list(lz.run(shrinking, state))
+    stage = lz.interleave_map(lambda n: [n] * 3, cycle_length=2)
+    long, short = (lz.source(Stream(range(n))) | stage for n in (4, 1))
+    with pytest.raises(lz.SourceChanged, match="an open input no longer exists"):
+        list(lz.run(short, lz.state_at(long, 3)))

@@ -42,21 +42,36 @@ class Stored:
 SIZES = st.lists(st.integers(0, 9), max_size=12)
 
 
-BETWEEN: list[Any] = [  # stages that keep blocks
-    lz.skip(0), lz.tap(str) | lz.lru_cache(3), lz.map(np.negative, vectorized=True), lz.take(8),
-    lz.skip(4), lz.shard(num_shards=2, index=1), lz.shard(num_shards=3, index=2, contiguous=True),
-    lz.take(10) | lz.skip(1) | lz.shard(num_shards=2, index=1),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("between", BETWEEN, ids=str)
 @given(sizes=SIZES, window=st.integers(1, 5), seed=sources.seeds)
-def test_each_block_is_decoded_once(between: Any, sizes: list[int], window: int, seed: int) -> None:
+def test_each_block_is_decoded_once(sizes: list[int], window: int, seed: int) -> None:
     data = Stored(sizes, kept=window)
-    found = list(lz.source(data) | between | lz.local_shuffle(window, seed=seed))
-    assert sorted(found) == sorted(lz.source(range(sum(sizes))) | between)
-    blocks = np.searchsorted(data.edges, np.abs(found), side="right") - 1
-    assert sorted(data.decoded) == sorted({*blocks.tolist()})
+    found = list(lz.source(data) | lz.local_shuffle(window, seed=seed))
+    assert sorted(found) == list(range(sum(sizes)))
+    assert sorted(data.decoded) == [block for block, size in enumerate(sizes) if size]
+
+
+PARTS: list[tuple[Any, list[int]]] = [
+    (lz.map(str) | lz.tap(len) | lz.lru_cache(3), [0, 3, 3, 7, 9]),
+    (lz.map(np.negative, vectorized=True), [0, 3, 3, 7, 9]),
+    (lz.take(8), [0, 3, 3, 7, 9]),
+    (lz.skip(4), [-4, -1, -1, 3, 5]),
+    (lz.shard(num_shards=2, index=1), [0, 1, 1, 3, 4]),
+    (lz.shard(num_shards=3, index=0), [0, 1, 1, 3, 3]),
+    (lz.shard(num_shards=3, index=2, contiguous=True), [-8, -5, -5, -1, 1]),
+    (lz.take(10) | lz.skip(1) | lz.shard(num_shards=2, index=1), [-1, 1, 1, 3, 4]),
+]
+
+
+@pytest.mark.parametrize(("stages", "expected"), PARTS, ids=str)
+def test_stages_know_where_blocks_begin(stages: Any, expected: list[int]) -> None:
+    data = Stored([3, 0, 4, 2, 3], kept=9)
+    view = (lz.source(data) | stages).machine.view
+    assert view.block_starts().tolist() == expected
+    before = (lz.source(data) | stages).machine
+    places = before.view.ahead(before.init(0), range(before.length))
+    blocks = np.searchsorted(data.edges, np.asarray(places), side="right")
+    changes = np.flatnonzero(np.diff(blocks)) + 1
+    assert {*changes.tolist()} == {n for n in expected if 0 < n < before.length}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +82,22 @@ def test_where_blocks_are_not_known_a_size_is_asked_for(stages: Any) -> None:
         lz.source(Stored([3, 4], 9)) | stages | lz.local_shuffle(2, seed=0)
     sized = lz.source(Stored([3, 4], 9)) | stages | lz.local_shuffle(2, seed=0, block_size=2)
     assert len(list(sized)) == len(sized)
+
+
+def test_it_wants_random_access() -> None:
+    with pytest.raises(lz.ArgumentError, match=r"has no random access; put it .* block_shuffle"):
+        lz.source(range(9)) | lz.filter(bool) | lz.local_shuffle(2, seed=0, block_size=2)
+    with pytest.raises(lz.ArgumentError, match="is endless"):
+        lz.count() | lz.local_shuffle(2, seed=0, block_size=2)
+
+
+@pytest.mark.parametrize("starts", [[0.5], [[0], [1]], "abc"])
+def test_starts_that_are_none(starts: Any) -> None:
+    data = Stored([3, 4], 9)
+    data.block_starts = starts
+    pipeline = lz.source(data) | lz.local_shuffle(2, seed=0)
+    with pytest.raises(lz.ArgumentError, match="source: block_starts must be ints in one dimens"):
+        list(pipeline)
 
 
 def test_items_that_fail_are_left_out() -> None:
@@ -97,6 +128,20 @@ def test_windows_beyond_what_is_sorted_keep_the_laws() -> None:
 def order(data: Any, window: int, **options: Any) -> NDArray[np.int64]:
     machine = (lz.source(data) | lz.local_shuffle(window, seed=7, **options)).machine
     return np.asarray(machine.view.ahead(machine.init(0), range(machine.length)))
+
+
+def test_golden_orders() -> None:
+    """Orders are promises: these must never change."""
+    assert order(range(12), 2, block_size=3).tolist() == GOLDEN["fixed"]
+    assert order(Stored([3, 0, 4, 5], 9), 2).tolist() == GOLDEN["stored"]
+    assert order(range(10**6), 9, block_size=1000)[:4].tolist() == GOLDEN["large"]
+
+
+GOLDEN: dict[str, list[int]] = {
+    "fixed": [8, 11, 6, 10, 7, 9, 0, 4, 5, 1, 2, 3],
+    "stored": [2, 0, 1, 9, 10, 8, 11, 7, 3, 4, 5, 6],
+    "large": [217106, 838942, 217315, 70721],
+}
 
 
 @pytest.mark.parametrize("window", [1, 4, 16])

@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 import lazyckpt as lz
-from tests.helpers import Costly
+from lazyckpt.testing.laws import Stream
+from tests.helpers import Costly, wants
 
 
 def test_a_cache_of_everything_reads_once_in_whatever_order_and_epoch() -> None:
@@ -46,7 +47,11 @@ def test_a_cache_keeps_nothing_of_an_error_and_none_as_an_item() -> None:
     assert [pipeline[0], pipeline[0], calls] == [None, None, [7, 7]]
 
 
-def test_a_cache_pickles_empty() -> None:
+def test_a_cache_needs_random_access_and_pickles_empty() -> None:
+    wants(
+        "lru_cache: the pipeline before it has no random access",
+        lambda: Stream([1]) | lz.lru_cache(2),
+    )
     pipeline = pickle.loads(pickle.dumps(lz.source([1, 2]) | lz.lru_cache(2)))
     assert list(pipeline) == [1, 2]
     assert lz.run(lz.source([1, 2]) | lz.lru_cache(9), lz.init(pipeline)) is not None

@@ -25,6 +25,7 @@ def test_starmap_and_tap() -> None:
     assert pairs[1] == 12
     assert seen == [(3, 4)]
     assert list(lz.source([None, 0, np.arange(0)]) | lz.tap(id))[:2] == [None, 0]
+    wants("must be an iterable", lambda: lz.source([3]) | lz.starmap(max))
 
 
 def test_a_vectorized_map_gets_whole_batches_of_columns() -> None:

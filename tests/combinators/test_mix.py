@@ -1,4 +1,4 @@
-"""Mixing: counts and proportions, endings, schedules."""
+"""Mixing: counts and proportions, endings, schedules, and refused arguments."""
 
 from __future__ import annotations
 
@@ -49,12 +49,36 @@ def test_exact_proportions_far_out_are_reached_at_once(weights: list[float], n: 
     assert list(islice(lz.run(mixed, state), 5)) == [mixed[n + i] for i in range(5)]
 
 
-@given(floats)
-def test_the_end_of_exact_proportions_is_known(weights: list[float]) -> None:
-    parts = [lz.source(range(7 + 40 * (n % 3))) for n in range(len(weights))]
-    some = [weight + 1.37 for weight in weights]
-    mixed = lz.mix(parts, some, deterministic=True, stop="all_exhausted")
-    assert [mixed[n] for n in range(len(mixed))] == list(mixed)
+@pytest.mark.parametrize("weights", [[0.7, 0.2, 0.1], [1 / 3, 2 / 3, 1], np.array([0.5, 0.25, 2])])
+def test_floats_stand_for_the_fractions_that_they_are_next_to(weights: Any) -> None:
+    mixed = lz.mix(endless(3), weights, deterministic=True)
+    assert mixed.machine.skip is not None
+    counts = lz.mix_counts(mixed, lz.state_at(mixed, 6 * 10**9))
+    assert counts == tuple(round(6e9 * float(w) / float(sum(weights))) for w in weights)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [[1_000_003, 17, 65_537_000], [0.50123, 0.3, 0.19877], [51.2e9, 17.12345e9], [2**0.5, 1]],
+)
+def test_shares_without_a_small_denominator_keep_proportions_and_random_access(
+    weights: list[float],
+) -> None:
+    parts = [lz.count(number * 10**15) for number in range(len(weights))]
+    mixed = lz.mix(parts, weights, deterministic=True)
+    for n in (3_000, 10**12 + 1):
+        state = lz.state_at(mixed, n)
+        counts = lz.mix_counts(mixed, state)
+        for count, weight in zip(counts, weights, strict=True):
+            assert abs(count - Fraction(weight) / sum(map(Fraction, weights)) * n) < 1
+        assert list(islice(lz.run(mixed, state), 5)) == [mixed[n + i] for i in range(5)]
+    some = [float(weight) + max(weights) / 9 for weight in weights]
+    ends = lz.mix([lz.source(range(n)) for n in (7, 90, 50)][: len(some)], some, **EXACT_ALL)
+    assert len(ends) == len(list(ends))
+    assert [ends[n] for n in range(len(ends))] == list(ends)
+
+
+EXACT_ALL: Any = {"deterministic": True, "stop": "all_exhausted"}
 
 
 @given(st.integers(0, 40), st.sampled_from(["first_exhausted", "all_exhausted"]))
@@ -83,6 +107,18 @@ def test_chance_follows_the_weights() -> None:
         assert abs(found[number] - n * share) < 5 * math.sqrt(n * share * (1 - share))
 
 
+def test_a_schedule_is_a_function_of_the_position() -> None:
+    fixed = lz.mix(endless(2), [1, 3], seed=7)
+    assert list(islice(fixed, 200)) == list(
+        islice(lz.mix(endless(2), lambda t: (1, 3), seed=7), 200)
+    )
+    turning = lz.mix(endless(2), lambda t: [t < 10, t >= 10], seed=0)
+    assert list(islice(turning, 20)) == [0] * 10 + [1] * 10
+    state = lz.state_at(turning, 10)
+    assert lz.mix_counts(turning, state) == (10, 0)
+    assert next(lz.run(turning, state.to_json())) == 1
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 900), ints.map(lambda row: [*row, 1, 2, 3][:3])), max_size=3),
     st.sampled_from([None, "linear"]),
@@ -109,6 +145,26 @@ def test_weights_that_are_none_are_refused_of_a_function_too(weights: Any, reaso
         with pytest.raises(lz.PipelineError, match=rf"weights\(2\) must be .*{reason}"):
             next(run)
     assert run.state.items == 2
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    two: Any = endless(2)
+    for message, build in {
+        "expected one weight per pipeline": lambda: lz.mix(two, [1, 2, 3], seed=0),
+        "got 0 weights for 2": lambda: lz.mix(two, [], seed=0),
+        "seed must be given": lambda: lz.mix(two, [1, 2]),
+        "fixed weights": lambda: lz.mix(two, lambda t: [1, 2], deterministic=True),
+        "at least one pipeline": lambda: lz.mix([], [1], seed=0),
+        "one pipeline is needed, got none": lambda: lz.mix([], [], seed=0),
+        "pipelines must be a list": lambda: lz.mix(two[0], [1], seed=0),
+        "argument 2 must be a pipeline": lambda: lz.mix([two[0], [1]], [1, 1], seed=0),  # type: ignore[list-item]
+        "seed must be": lambda: lz.mix(two, [1, 2], seed=-1),
+        "deterministic must be": lambda: lz.mix(two, [1, 2], deterministic=1),  # type: ignore[arg-type]
+    }.items():
+        with pytest.raises(lz.ArgumentError, match=message):
+            build()
+    with pytest.raises(lz.PipelineError, match=r"weights\(0\) has 1 for 2"):
+        next(iter(lz.mix(two, lambda t: [1], seed=0)))
 
 
 @pytest.mark.parametrize("stop", ["all_exhausted", "never"])
@@ -192,3 +248,15 @@ def test_counts_are_read_through_stages_behind() -> None:
         lz.mix_counts(lz.source([1]), lz.init(lz.source([1])))
     with pytest.raises(lz.StateMismatch):
         lz.mix_counts(mixed, lz.init(exact))
+
+
+def test_golden_choices() -> None:
+    """Orders are promises: these must never change."""
+    assert list(islice(lz.mix(endless(3), [1, 2, 3], seed=7), 16)) == GOLDEN["seed 7"]
+    assert list(islice(lz.mix(endless(3), [1, 2, 3], deterministic=True), 12)) == GOLDEN["exact"]
+
+
+GOLDEN = {
+    "seed 7": [1, 1, 2, 1, 1, 0, 2, 0, 2, 2, 1, 2, 2, 2, 1, 2],
+    "exact": [2, 1, 2, 0, 1, 2, 2, 1, 2, 0, 1, 2],
+}

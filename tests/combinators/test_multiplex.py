@@ -1,4 +1,4 @@
-"""`multiplex`: indices out of place, and pipelines that have ended."""
+"""`multiplex`: refused arguments."""
 
 from __future__ import annotations
 
@@ -33,3 +33,10 @@ def test_a_multiplexed_pipeline_that_ended_is_named(kind: Any) -> None:
     for ask in (lambda: next(run), lambda: lz.step(joined, run.state)):
         with pytest.raises(lz.PipelineError, match=r"pipelines\[0\] has ended"):
             ask()
+
+
+def test_what_is_no_multiplex_is_refused() -> None:
+    some: Any = lz.source([0])
+    for control, pipelines in ((some, []), ([0], [some]), (some, [[1]]), (some, some)):
+        with pytest.raises(lz.ArgumentError, match="multiplex: "):
+            lz.multiplex(control, pipelines)

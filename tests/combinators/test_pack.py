@@ -33,6 +33,21 @@ PACKS = pytest.mark.parametrize("pack", [lz.pack_first_fit, lz.pack_best_fit])
 
 
 @PACKS
+def test_one_much_longer_than_all_rows_begun_is_given_at_once(pack: Any) -> None:
+    run = lz.run([[1], [2] * 7, [3], [4] * 4] | pack(2, num_bins=2, overflow="split"))
+    states = [(row["tokens"].tolist(), state.position) for row, state in run.with_state()]
+    assert states == [
+        ([1, 0], ((0, 1), 0)),
+        ([2, 2], ((0, 1), 1)),
+        ([2, 2], ((0, 1), 2)),
+        ([2, 2], ((0, 1), 3)),
+        ([2, 3], ((0, 3), 0)),
+        ([4, 4], ((0, 3), 1)),
+        ([4, 4], ((0, 4), 0)),
+    ]
+
+
+@PACKS
 def test_more_bins_leave_less_room_empty(pack: Any) -> None:
     sizes = [(i * 37) % 60 + 1 for i in range(2000)]
     rows = [len(list(sequences(sizes) | pack(64, num_bins=n))) for n in (1, 8, 64)]
@@ -128,6 +143,27 @@ STAGES = [
 ]
 
 
+@pytest.mark.parametrize("stage", STAGES, ids=repr)
+@pytest.mark.parametrize(
+    ("items", "kind", "message"),
+    [
+        ([3], TypeError, "expected a sequence of tokens, or a mapping of such, got 3"),
+        ([None], TypeError, "got None"),
+        (["abc"], TypeError, "got 'abc'"),
+        ([{}], TypeError, "got {}"),
+        ([{"x": [1], "y": [1, 2]}], ValueError, "unequal lengths {'x': 1, 'y': 2}"),
+        ([{"x": 1, "y": 3}], TypeError, "expected a sequence"),
+        ([{"positions": [1]}], ValueError, "reserved name 'positions'"),
+        ([[1], {"x": [1]}], ValueError, "has features .*others have"),
+    ],
+)
+def test_what_is_no_sequence_is_named(
+    stage: Any, items: Any, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        list(items | stage)
+
+
 def test_a_sequence_too_long_to_pack_is_named_and_nothing_before_it_is_lost() -> None:
     run = lz.run([[1, 2], [3, 4, 5], [6], [7] * 9] | lz.pack_first_fit(4, num_bins=1))
     assert next(run)["tokens"].tolist() == [1, 2, 0, 0]
@@ -180,6 +216,16 @@ def test_another_length_goes_on_where_the_old_one_was(
     rows += lz.run(second, lz.rebase(run.state, second))
     tokens = [token for row in rows for part in segments(row) for token in part]
     assert tokens == list(range(1, sum(sizes) + 1))
+
+
+def test_a_sequence_that_became_shorter_is_noticed() -> None:
+    state = lz.state_at(lz.source([[1] * 9]) | lz.concat_then_split(4), 2)
+    with pytest.raises(lz.SourceChanged, match="after token 8 of a sequence that now has 5"):
+        list(lz.run(lz.source([[1] * 5]) | lz.concat_then_split(4), state))
+    packed = lz.pack_first_fit(4, num_bins=2)
+    state = lz.state_at(lz.source(Stream([[1] * 4, [2] * 4])) | packed, 1)
+    with pytest.raises(lz.SourceChanged, match="after row 1 of 1"):
+        list(lz.run(lz.source(Stream([[1] * 4])) | packed, state))
 
 
 DROPPING = {

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 
 class Documents:
@@ -81,7 +82,29 @@ def test_a_wrong_length_is_named_and_nothing_before_it_is_lost() -> None:
     assert len(list(run)) == 4 - place
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda plan: [[1]] | lz.pack_by_plan(plan), "1 documents, but the plan is for 2"),
+        (lambda plan: Stream([[1], [2]]) | lz.pack_by_plan(plan), "has no random access"),
+        (lambda plan: lz.count() | lz.pack_by_plan(plan), "is endless"),
+        (lambda plan: lz.pack_by_plan([1, 2]), r"plan must be a PackingPlan from plan_packing"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=f"pack_by_plan: .*{message}"):
+        list(make(lz.plan_packing([1, 1], 4, seed=0)))
+
+
 def test_no_document_is_left_out_of_a_plan_that_has_it() -> None:
     rows = [[1], [2]] | lz.map(list) | lz.pack_by_plan(lz.plan_packing([1, 1], 4, seed=0))
     with pytest.raises(lz.ArgumentError, match="out of the plan, because on_error"):
         lz.run(rows, on_error="skip")
+
+
+def test_what_is_no_document_is_named() -> None:
+    plan = lz.plan_packing([1, 1], 4, seed=0)
+    with pytest.raises(TypeError, match=r"or a mapping of such, got 3"):
+        list([3, 3] | lz.pack_by_plan(plan))
+    with pytest.raises(ValueError, match="has features"):
+        list([[1], {"x": [1]}] | lz.pack_by_plan(plan))

@@ -72,6 +72,24 @@ def test_rows_have_as_much_room_as_by_best_fit_one_by_one(lengths: list[int], le
     assert sorted(length - each for each in filled) == sorted(rooms)
 
 
+@given(lengths=LENGTHS, length=ROWS, num_shards=st.integers(1, 5))
+def test_parts_are_equally_full_but_for_the_padding(
+    lengths: list[int], length: int, num_shards: int
+) -> None:
+    plan = lz.plan_packing(lengths, length, seed=0, overflow="split")
+    parts = [
+        lz.source(plan) | lz.shuffle(seed=1) | lz.shard(num_shards=num_shards, index=index)
+        for index in range(num_shards)
+    ]
+    rows = [list(part) for part in parts]
+    assert sorted(piece for part in rows for row in part for piece in row) == sorted(
+        piece for row in plan for piece in row
+    )
+    full = [sum(stop - start for row in part for _, start, stop in row) for part in rows]
+    assert max(map(len, rows)) - min(map(len, rows)) <= 1
+    assert max(full) - min(full) <= plan.padding + length * (len(plan) % num_shards > 0)
+
+
 def test_a_row_is_known_by_its_number() -> None:
     plan = lz.plan_packing([3, 1, 4], 4, seed=0)
     assert plan[-1] == [Piece(0, 0, 3), Piece(1, 0, 1)]
@@ -123,6 +141,13 @@ def test_seeds_mix_documents_of_one_length() -> None:
     ]
     assert len(pairs[0]) == len(pairs[1]) == 50
     assert len(pairs[0] & pairs[1]) < 10
+
+
+def test_no_documents_and_none_with_tokens() -> None:
+    for lengths in ([], [0, 0], np.zeros(0, int)):
+        plan = lz.plan_packing(lengths, 4, seed=0)
+        assert len(plan) == plan.padding == plan.num_tokens == 0
+        assert list(plan) == []
 
 
 def test_a_plan_takes_few_bytes_a_document() -> None:

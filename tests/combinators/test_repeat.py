@@ -19,45 +19,25 @@ def test_an_endless_repeat_within_a_repeat_never_uses_an_order_twice() -> None:
     assert len({tuple(every[i : i + 50]) for i in range(0, 200, 50)}) == 4
 
 
-def never(item: Any) -> bool:
-    return False
-
-
-NOTHING: list[Any] = [
+EMPTY = [
     lz.source([]),
     lz.source(Stream([])),
     lz.source([1]) | lz.skip(1),
-    lz.source([]) | lz.repeat(3),
-    *(
-        lz.source(data) | lz.filter(str) | lz.filter(never)
-        for data in (range(3), Stream(range(3)), range(20_000))
-    ),
-    lz.source(range(3)) | lz.filter(never) | lz.batch(2) | lz.repeat(3),
+    lz.source(range(9)) | lz.filter(str) | lz.filter(lambda item: False),
 ]
-TAILS: list[Any] = [
-    lz.skip(0), lz.map(str), lz.batch(2), lz.take(1), lz.shuffle(2, seed=0),
-    lz.skip(2) | lz.batch(2),
-]  # fmt: skip
 
 
-@pytest.mark.parametrize("nothing", NOTHING, ids=str)
-@pytest.mark.parametrize("tail", TAILS, ids=str)
-def test_an_endless_repeat_of_nothing_is_an_error(nothing: Any, tail: Any) -> None:
-    pipeline = nothing | lz.repeat() | tail
-    for read in (
+@pytest.mark.parametrize("empty", EMPTY, ids=str)
+@pytest.mark.parametrize("tail", [lz.map(str), lz.batch(2), lz.take(1), lz.shuffle(2, seed=0)])
+def test_an_endless_repeat_of_nothing_is_an_error(empty: Any, tail: Any) -> None:
+    pipeline = empty | lz.repeat() | tail
+    for action in (
         lambda: list(pipeline),
         lambda: lz.step(pipeline, lz.init(pipeline)),
         lambda: lz.state_at(pipeline, 1),
     ):
         with pytest.raises(lz.PipelineError, match=r"repeat: .* empty"):
-            read()
-
-
-def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
-    endless = lz.source([]) | lz.repeat()
-    with pytest.raises(lz.PipelineError, match=r"repeat: .* empty"):
-        endless[3]
-    assert lz.state_at(endless, 0) == lz.init(endless)
+            action()
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -75,6 +55,16 @@ def test_a_repeat_of_nothing_keeps_random_access(data: Any, count: int) -> None:
     for stage in stages:
         assert len(pipeline | stage) == 0
         check_pipeline(pipeline | stage | lz.repeat(2), limit=9)
+
+
+def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
+    endless = lz.source([]) | lz.repeat()
+    for read in (lambda: endless[3], lambda: lz.state_at(endless, 3), lambda: next(iter(endless))):
+        with pytest.raises(lz.PipelineError, match="the stream to repeat forever is empty"):
+            read()
+    assert lz.state_at(endless, 0) == lz.init(endless)
+    with pytest.raises(lz.PipelineError, match="is empty"):
+        next(iter(endless | lz.skip(2) | lz.batch(2)))
 
 
 def kept(rate: float) -> Any:
@@ -99,6 +89,27 @@ def failing(rng: Any, x: int) -> int:
     if rng.random() < 0.9:
         raise ValueError(x)
     return x
+
+
+@pytest.mark.parametrize("data", [range(3), Stream(range(3)), range(20_000)])
+def test_a_stream_that_never_has_items_is_not_repeated_for_ever(data: Any) -> None:
+    nothing = lz.source(data) | lz.filter(lambda x: False)
+    for endless in (nothing | lz.repeat(), nothing | lz.batch(2) | lz.repeat(3) | lz.repeat()):
+        for read in (lambda p: next(iter(p)), lambda p: lz.step(p, lz.init(p))):
+            with pytest.raises(lz.PipelineError, match="to repeat forever is empty"):
+                read(endless)
+
+
+@pytest.mark.parametrize("count", [1, 3, None])
+@pytest.mark.parametrize("data", [[4, 5, 6], range(2), b"ab", list(range(513))], ids=len)
+def test_epochs_of_few_items_that_are_there_have_the_places_of_any_other(
+    data: Any, count: int | None
+) -> None:
+    check_pipeline(lz.source(data) | lz.repeat(count), limit=20)
+    run, n = lz.run(lz.source(data) | lz.repeat(count)), len(data)
+    for number, (item, state) in enumerate(islice(run.with_state(), 3 * n)):
+        assert (item, state.position) == (data[number % n], (number // n, number % n + 1))
+        assert state.items == number + 1
 
 
 def test_data_that_change_in_the_last_epoch_are_noticed_at_its_end() -> None:

@@ -1,11 +1,13 @@
-"""`sample`, `sample_balanced`, `oversample`: draws, and their frequencies."""
+"""`sample`, `sample_balanced`, `oversample`: draws, their frequencies, and refused arguments."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +59,59 @@ def test_oversampling_loses_nothing_and_makes_classes_equal(labels: list[str], s
         each = [times[item] for item in data if item[1] == label]
         assert sum(each) == most
         assert max(each) - min(each) <= 1
+
+
+def test_a_list_of_labels_and_an_array_are_the_same() -> None:
+    labels = [3, 1, 3, 3, 2]
+    one, two = (
+        list(lz.source(range(5)) | lz.sample_balanced(each, seed=0, num_samples=50))
+        for each in (labels, np.array(labels))
+    )
+    assert one == two
+
+
+def test_orders_stay_what_they_are() -> None:
+    data = lz.source(range(6))
+    weights = [0.1, 0.7, 2, 3, 0, 1e-9]
+    found: list[Any] = [
+        list(data | lz.sample(weights, seed=7)),
+        list(data | lz.sample(weights, seed=7, replacement=False)),
+        list(data | lz.sample_balanced([0, 1, 0, 0, 0, 1], seed=7)),
+        list(data | lz.oversample([0, 1, 0, 0, 0, 1], seed=7)),
+    ]
+    assert found == GOLDEN
+
+
+GOLDEN = [
+    [3, 3, 3, 2, 3, 2],
+    [2, 1, 3, 0, 5],
+    [0, 1, 5, 3, 2, 1],
+    [1, 4, 5, 2, 0, 5, 1, 3],
+]
+
+
+REFUSED: list[tuple[Any, Any, str]] = [
+    ([1, 2], lz.sample([1], seed=0), "1 weights for 2 items"),
+    ([1], lz.sample_balanced([1, 2], seed=0), "2 labels for 1 items"),
+    ([1], lz.oversample([], seed=0), "0 labels for 1 items"),
+    ([1, 2], lz.sample([1, 0], seed=0, replacement=False, num_samples=2), "num_samples=2"),
+    ([1, 2], lz.sample_balanced([1, [2]], seed=0), "labels must be hashable"),
+    (iter([1]), lz.sample([1], seed=0), "has no random access"),
+    (iter([1]), lz.sample_balanced([1], seed=0), "has no random access"),
+]
+
+
+@pytest.mark.parametrize(("data", "stage", "message"), REFUSED)
+def test_what_does_not_go_together_is_refused(data: Any, stage: Any, message: str) -> None:
+    source = lz.source(data) if isinstance(data, list) else lz.unfold(lambda s: None, 0)
+    with pytest.raises(lz.ArgumentError, match=message):
+        _ = (source | stage).machine
+
+
+@pytest.mark.parametrize("labels", [None, 3, "ab", {"a": 1}, np.zeros((2, 2))], ids=repr)
+def test_bad_labels(labels: Any) -> None:
+    with pytest.raises(lz.ArgumentError, match="labels must be"):
+        lz.sample_balanced(labels, seed=0)
 
 
 def test_a_state_holds_no_weights() -> None:

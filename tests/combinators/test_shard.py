@@ -82,3 +82,16 @@ def test_an_even_strided_state_follows_another_number_of_shards() -> None:
     state = lz.state_at(rank(2, 0), 2)
     rest = [list(lz.run(rank(3, i), lz.rebase(state, rank(3, i)))) for i in range(3)]
     assert rest == [[4, 7, 10], [5, 8, 0], [6, 9, 1]]
+
+
+def test_what_has_no_parts_is_refused() -> None:
+    rank: Any = {"num_shards": 2, "index": 0}
+    for upstream, why in (
+        (lz.source([1]) | lz.repeat(), "is endless"),
+        (lz.source(Stream([1])), "has no random access"),
+        (lz.source([1]) | lz.filter(bool), "has no random access"),
+    ):
+        with pytest.raises(lz.ArgumentError, match=f"contiguous=True, and .* {why}"):
+            upstream | lz.shard(**rank, contiguous=True)
+    with pytest.raises(lz.ArgumentError, match=r"pad=0 requires .*got remainder='drop'"):
+        lz.shard(**rank, remainder="drop", pad=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,26 @@ def test_memory_maps(tmp_path: Path) -> None:
     items += [lz.columns(x=mapped)[1]["x"], *lz.columns(x=mapped) | lz.map(lambda row: row["x"])]
     assert {type(item) for item in items} == {np.ndarray}
     assert lz.source(mapped) == lz.source(np.load(path, mmap_mode="r"))
+
+
+def test_stacked_batches_are_the_users_own() -> None:
+    rows = ROWS.copy()
+    for pipeline in (
+        rows | lz.batch(3, collate=lz.stack),
+        lz.columns(x=rows) | lz.batch(3, collate=lz.stack),
+    ):
+        for batch in pipeline:
+            (batch if isinstance(batch, np.ndarray) else batch["x"])[:] = -1
+    assert np.array_equal(rows, ROWS)
+
+
+@pytest.mark.parametrize("tail", [lz.map(str), lz.batch(2), lz.shuffle(3, seed=0), lz.take(9)])
+@pytest.mark.parametrize("kind", [list, Stream])
+def test_data_that_became_shorter(kind: Callable[..., Any], tail: lz.Stage[Any, Any]) -> None:
+    long, short = (lz.source(kind(range(n))) | tail for n in (12, 2))
+    state = lz.state_at(long, 4)
+    with pytest.raises((lz.SourceChanged, lz.InvalidState)):
+        next(lz.run(short, state, strict=False))
 
 
 def test_a_name_tells_data_of_one_length_apart() -> None:

@@ -72,6 +72,47 @@ def test_parts_have_random_access_and_read_nothing_else() -> None:
     assert len(read) == 1
 
 
+@pytest.mark.parametrize("fractions", [[], [1.5], [0.5, 0.6], [-0.1], "ab", None, 3, {}, [True]])
+def test_bad_fractions(fractions: Any) -> None:
+    with pytest.raises(lz.ArgumentError, match="split: fractions must be"):
+        lz.split(fractions, seed=0)
+
+
+@pytest.mark.parametrize("key", [None, 1.5, (1,), [1]], ids=repr)
+def test_a_key_that_cannot_be_hashed(key: Any) -> None:
+    stage, _ = lz.split([0.5, 0.5], seed=0, key=lambda item: key)
+    with pytest.raises(TypeError, match="key must return a str, bytes or an int"):
+        list(lz.source([1]) | stage)
+
+
+def test_numbers_need_random_access() -> None:
+    stage, _ = lz.split([0.5, 0.5], seed=0)
+    with pytest.raises(lz.ArgumentError, match="pass `key`"):
+        _ = (lz.unfold(lambda state: None, 0) | stage).machine
+    with pytest.raises(lz.ArgumentError, match="is endless"):
+        _ = (lz.count() | stage).machine
+
+
+def test_ends_in_their_order() -> None:
+    with pytest.raises(lz.ArgumentError, match=r"start=0\.6 is above stop=0\.5"):
+        lz.hash_range(0.6, 0.5, seed=0)
+
+
+def test_parts_stay_what_they_are() -> None:
+    stages = lz.split([0.4, 0.6], seed=9)
+    named = lz.split([0.4, 0.6], seed=2, key=str)
+    found = [list(lz.source(range(12)) | stage) for stage in (*stages, *named)]
+    assert found == GOLDEN
+
+
+GOLDEN = [
+    [0, 1, 5],
+    [2, 3, 4, 6, 7, 8, 9, 10, 11],
+    [2, 3, 4, 5, 8],
+    [0, 1, 6, 7, 9, 10, 11],
+]
+
+
 @given(
     st.lists(st.integers(0, 9), max_size=40),
     st.sampled_from([str, int, lambda n: str(n).encode()]),
@@ -107,3 +148,26 @@ def test_keys_are_part_of_a_pipeline() -> None:
         assert changed != data | train
         with pytest.raises(lz.StateMismatch, match=r"hash_range\(key="):
             lz.run(changed, state)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("abcd", "key must be a function, or a sequence of keys, one per item or None"),
+        ({"a": 1}, "key must be a function, or a sequence of keys"),
+        (3, "key must be a function, or a sequence of keys"),
+        (np.zeros((4, 1)), "key must be a function, or a sequence of keys"),
+        ([*"abc"], "3 keys for 4 items"),
+    ],
+    ids=repr,
+)
+def test_keys_that_do_not_fit(key: Any, message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=message):
+        lz.source(range(4)) | lz.hash_range(0, 0.5, seed=0, key=key)
+
+
+def test_keys_that_cannot_be_hashed() -> None:
+    with pytest.raises(TypeError, match=r"key must return a str, bytes or an int, got 1\.5"):
+        list(lz.source([1]) | lz.hash_range(0, 0.5, seed=0, key=[1.5]))
+    with pytest.raises(lz.ArgumentError, match="pass `key` as a function"):
+        lz.count() | lz.hash_range(0, 0.5, seed=0, key=[1])

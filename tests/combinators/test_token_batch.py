@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,14 @@ def test_an_item_above_the_budget_is_named_and_nothing_is_lost() -> None:
         next(run)
     left_out = lz.source(["be", "question", "or"]) | lz.token_batch(4, key=len, drop_longer=True)
     assert list(left_out) == [["be", "or"]]
+
+
+@pytest.mark.parametrize("size", [None, -1, 2.0, "3", True, [1]])
+@pytest.mark.parametrize("stage", [lz.token_batch, lz.take_tokens])
+def test_a_length_that_is_none(stage: Any, size: Any) -> None:
+    pipeline = lz.source(["word"]) | stage(9, key=lambda item: size)
+    with pytest.raises(TypeError, match=r"key must return an int >= 0, got .* for 'word'"):
+        list(pipeline)
 
 
 def test_what_is_full_is_given_before_more_is_read() -> None:
@@ -38,6 +48,13 @@ def test_ranks_share_every_batch_evenly(lengths: list[int], ranks: int, size: in
         assert sorted(item for share in shares for item in share) == sorted(batch)
         costs = [sum(share) for share in shares]
         assert max(costs) - min(costs) <= max(batch)
+
+
+@pytest.mark.parametrize(("item", "cost"), [([1], None), ([1], -1), ([1], "1"), (3, 1)])
+def test_what_ranks_cannot_share(item: Any, cost: Any) -> None:
+    stage = lz.shard_batch(num_shards=2, index=0, key=lambda _: cost)
+    with pytest.raises(TypeError, match="shard_batch: "):
+        list(lz.source([item]) | stage)
 
 
 def test_parts_of_unlike_sizes_have_positions_of_their_own() -> None:

@@ -54,6 +54,15 @@ def test_any_sequence_is_a_batch(kind: Any) -> None:
     assert [*lz.source([[1, 2, 3]]) | lz.map(kind) | lz.unbatch()] == [*kind([1, 2, 3])]
 
 
+@pytest.mark.parametrize("text", ["abc", b"abc"])
+@pytest.mark.parametrize(
+    "stage", [lz.unbatch(), lz.split_batch(2), lz.concat_then_split(2)], ids=repr
+)
+def test_a_text_is_one_value(text: Any, stage: Any) -> None:
+    with pytest.raises(TypeError, match="abc"):
+        list(lz.source([text]) | stage)
+
+
 class Told:
     """A column of which an array can be made, and nothing else."""
 
@@ -65,7 +74,7 @@ class Told:
 
 
 @pytest.mark.parametrize(
-    "kind", [UserList, Told, np.array, pa.array, lambda values: pa.chunked_array([values])]
+    "kind", [UserList, Told, pa.array, lambda values: pa.chunked_array([values])]
 )
 @pytest.mark.parametrize(
     "stage",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -28,3 +29,11 @@ def test_a_strict_zip_says_which_is_shorter(kinds: Any, lengths: Any, message: s
             lz.step(strict, state)
     assert run.state == state
     assert list(lz.run(lz.zip(*parts), state)) == []
+
+
+def test_a_strict_zip_refuses_unequal_lengths_at_once() -> None:
+    with pytest.raises(lz.ArgumentError, match=r"one length, got \[3, 2\]"):
+        lz.zip(lz.source(range(3)), lz.source(range(2)), strict=True)
+    with pytest.raises(lz.ArgumentError, match="strict must be True or False"):
+        lz.zip(lz.source([]), strict=1)  # type: ignore[arg-type]
+    assert list(islice(lz.zip(lz.source([1]) | lz.repeat(), strict=True), 2)) == [(1,), (1,)]

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import nothing_is_left
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nothing_left() -> Iterator[None]:
     yield
     nothing_is_left()

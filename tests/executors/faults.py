@@ -330,17 +330,12 @@ def realtime(flag: Path) -> None:
     os.kill(os.getpid(), signal.SIGRTMIN + 1)
 
 
-def heirless(flag: Path) -> Path:
-    """A file whose creation ends the heir of `leave_an_heir`."""
-    return flag.with_name("heirless")
-
-
 def leave_an_heir(flag: Path) -> None:
     """Die, while a process forked here holds the pipe open."""
     flag.unlink()
     if not os.fork():
         try:
-            until(heirless(flag).exists)
+            until(flag.exists)
         finally:
             os._exit(0)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -38,7 +38,6 @@ from tests.executors.faults import (
     chosen,
     each,
     fails,
-    heirless,
     in_a_stream,
     keep,
     kill,
@@ -53,6 +52,8 @@ from tests.executors.faults import (
     wait,
 )
 from tests.helpers import until, worker_pids, workers
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SIZE, AT = 400, 333  # within a task of many
 
@@ -69,12 +70,12 @@ def cases(several: dict[Callable[[Path], Any], Told]) -> list[Any]:
 
 
 @pytest.fixture
-def ends_heirs(flag: Path) -> Iterator[None]:
+def heirless(flag: Path) -> Iterator[None]:
     yield
-    heirless(flag).touch()
+    flag.touch()  # which an heir waits for
 
 
-@pytest.mark.usefixtures("ends_heirs")
+@pytest.mark.usefixtures("heirless")
 @pytest.mark.parametrize(("what", "told", "executor", "shape"), cases(ERRORS | ITEMS | LOSSES))
 def test_a_fault(what: Any, told: Told, executor: lz.Executor, shape: Any, flag: Path) -> None:
     """The items before it come, it comes again if it stays, and then the others come."""

@@ -16,11 +16,10 @@ from tests.executors.faults import keep
 from tests.executors.table import picks
 from tests.helpers import until
 
-CALLED_IN: set[int] = set()
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def pid(x: Any) -> int:
-    CALLED_IN.add(os.getpid())
     return os.getpid()
 
 
@@ -46,23 +45,11 @@ def pids(fn: Any, size: int) -> dict[str, lz.Pipeline[int]]:
     }
 
 
-MANY: list[lz.Pipeline[Any]] = [lz.source(Stream(9)) | lz.filter(pid) for _ in range(70)]
-WIDE: dict[str, lz.Pipeline[Any]] = {
-    "interleave": lz.interleave(*MANY) | lz.filter(pid) | lz.map(str),
-    "mix": lz.mix(MANY, [1] * 70, seed=0) | lz.filter(pid),
-    "window": lz.interleave(*MANY) | lz.shuffle(buffer_size=9, seed=0) | lz.filter(pid),
-}
-SHAPES = pids(pid, 3000) | WIDE
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_none_runs_in_the_process_that_reads(shape: str, workers: int) -> None:
-    """Nor where positions that are too wide to be sent with each item are looked up."""
-    CALLED_IN.clear()
-    with lz.run(SHAPES[shape], executor=lz.processes(workers)) as run:
-        assert len([*(run.with_state() if shape in WIDE else run)]) > 300
-    assert not CALLED_IN
+@pytest.mark.parametrize("shape", pids(pid, 1))
+def test_none_runs_in_the_process_that_reads(shape: str) -> None:
+    for workers in (1, 2):
+        executor = lz.processes(workers)
+        assert os.getpid() not in set(lz.run(pids(pid, 3000)[shape], executor=executor))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +98,31 @@ def test_of_a_mixture_only_the_items_of_this_rank_are_made(stop: Any) -> None:
         assert list(run) == expected
     assert sorted(fn.asked) == sorted(made)
     assert 0 < len(made) < len(expected)
+
+
+def pid_keep(x: int) -> bool:
+    CALLED_IN.add(os.getpid())
+    return True
+
+
+CALLED_IN: set[int] = set()
+MANY: list[lz.Pipeline[Any]] = [lz.source(Stream(9)) | lz.filter(pid_keep) for _ in range(70)]
+WIDE: dict[str, lz.Pipeline[Any]] = {
+    "interleave": lz.interleave(*MANY) | lz.filter(pid_keep) | lz.map(str),
+    "mix": lz.mix(MANY, [1] * 70, seed=0) | lz.filter(pid_keep),
+    "window": lz.interleave(*MANY) | lz.shuffle(buffer_size=9, seed=0) | lz.filter(pid_keep),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("shape", WIDE)
+def test_nor_does_one_where_states_are_read(shape: str, workers: int) -> None:
+    executor = lz.processes(workers)
+    expected = [state for _, state in lz.run(WIDE[shape]).with_state()]
+    CALLED_IN.clear()
+    with lz.run(WIDE[shape], executor=executor) as run:
+        assert [state for _, state in run.with_state()] == expected
+    assert os.getpid() not in CALLED_IN
 
 
 SIZES = [3, 5000]  # those in the pickle, and those next to it

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import linecache
 import os
+import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
@@ -19,9 +21,12 @@ import pytest
 from hypothesis import settings
 
 import lazyckpt as lz
+from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
 from tests.executors.faults import keep
 from tests.helpers import IS_DEEP
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 OURS = str(Path(lz.__file__).parent)
 N = 40
@@ -211,6 +216,18 @@ def goes_on(
         assert run.state.items == len(expected), number
         rest = items_of(lz.run(pipeline, state), with_state)
         assert [*map(plain, rest)] == expected[state.items :]
+
+
+def test_what_is_held_back_for_a_start_goes_on_after_an_interrupt() -> None:
+    """Otherwise nothing could be interrupted any more."""
+    for number in count(1):
+        at = At(number, interrupt, lines=True)
+        with suppress(Interrupt), at, without_interrupts():
+            pass
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        if not at.has_come:
+            assert number > 5
+            return
 
 
 def slow(x: int) -> int:

@@ -15,6 +15,8 @@ from tests.executors.graphs import GRAPHS
 from tests.executors.table import NAMES, ROWS
 from tests.helpers import IS_DEEP
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 
 def stride(at_least: int, number: int = 0) -> int:
     """Some stopping points, others for each number; in the profile `deep` all of them."""

@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.testing.laws import Stream
 from tests.executors.faults import fails, keep, little_memory, notes
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 KILLED = {f"processes{n}": lz.processes(n, retries=1) for n in (1, 2)}
 BRIEF = 2.0  # seconds that an item may take: one that is late by chance is tried again
@@ -197,6 +201,15 @@ def test_a_record_that_kills_is_left_out(executor: lz.Executor, shape: Any) -> N
 def test_a_record_that_hangs_is_left_out(workers: int, shape: str) -> None:
     executor = lz.processes(workers, timeout=BRIEF)
     left_out_as_errors_are(SHAPES[shape](hanging({41})), executor)
+
+
+@settings(max_examples=4)
+@given(st.sampled_from([*SHAPES]), st.sets(st.integers(0, 60), max_size=3), st.integers(1, 2))
+def test_any_records_that_kill_are_left_out(shape: str, bad: set[int], workers: int) -> None:
+    pipeline = SHAPES[shape](killing(bad))
+    executor = lz.processes(workers)
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        assert delivered(run) == delivered(lz.run(pipeline, on_error="skip"))
 
 
 class Counted(Bad):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import re
 import threading
 import tracemalloc
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 import lazyckpt as lz
 from tests.executors.faults import (
     INLINE,
+    LONG,
     QUICK,
     SERVED,
     Fault,
@@ -28,6 +31,8 @@ from tests.executors.faults import (
     wait,
 )
 from tests.helpers import traced, until, workers
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @each(QUICK)
@@ -155,6 +160,16 @@ def ones(item: int) -> Any:
     return np.ones(5000)
 
 
+def test_a_forked_process_leaves_the_workers_alone() -> None:
+    with lz.run(seekable(int, 10**5), executor=SERVED["processes1"]) as run:
+        next(run)
+        child = multiprocessing.get_context("fork").Process(target=consume, args=(run,))
+        child.start()
+        child.join(LONG)
+        assert child.exitcode == 0
+        assert len(list(run)) == 10**5 - 1
+
+
 FORKED_AT_ONCE = """
 import os
 in_child = []
@@ -175,3 +190,8 @@ with lz.run(lz.source(range(9)) | lz.map(str), executor=lz.processes()) as run:
 def test_a_forked_process_that_closes_the_run_at_once_leaves_them_alone(tmp_path: Path) -> None:
     """As in a forked process that collects garbage before it knows that it was forked."""
     assert script(tmp_path, FORKED_AT_ONCE) == "1 2 3 4 5 6 7 8 0\n"
+
+
+def consume(run: lz.Run[Any]) -> None:
+    assert len(list(islice(run, 1000))) == 1000
+    run.close()

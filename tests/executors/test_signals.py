@@ -13,6 +13,9 @@ import pytest
 from tests.executors.faults import LONG, SOON
 from tests.helpers import until
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
 INTERRUPTED = """
 import os, sys, time
 import lazyckpt as lz

@@ -12,6 +12,8 @@ import pytest
 import lazyckpt as lz
 from tests.executors.faults import LATE, SHAPES, fails, in_a_stream, notes, replayed, seekable
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 MANY = 20_000  # in tasks of thousands
 
 

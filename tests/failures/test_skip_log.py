@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import islice
 from typing import Any
 
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.failures import skipping
+from lazyckpt.failures.marks import after_skips, marked
 from lazyckpt.failures.skip_log import LOST_NAMES
 from tests.failures.cases import NUMBERS, Data, Rejecting, networks, picky
 from tests.state.cases import signed
@@ -53,6 +56,30 @@ def windowed(batch_size: int, predicate: Any = fine) -> lz.Pipeline[Any]:
 
 
 WINDOWED = windowed(2)
+
+
+def test_without_marks_a_resume_would_miss_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = walk(WINDOWED)
+    assert walk(WINDOWED, steps[5][1]) == steps[6:]
+    with monkeypatch.context() as patch:
+        patch.setattr(skipping, "marks_of", lambda position: {})
+        assert walk(WINDOWED) == steps
+        assert walk(WINDOWED, steps[5][1]) != steps[6:]
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            import_module("lazyckpt.delivery"), "with_marks", lambda position, marks: position
+        )
+        assert walk(WINDOWED, steps[5][1]) != steps[6:]
+
+
+def test_marks_count_for_equality() -> None:
+    plain = ((0, 3), 1)
+    one, other = (marked(plain, {0: number}) for number in (1, 2))
+    assert len({plain, one, other}) == 3
+    assert (one, 5) != (plain, 5)
+    assert repr(one) != repr(other)
+    assert pickle.loads(pickle.dumps(one)) == one == after_skips(plain, {0: 1})
+    assert marked(one, {}) == plain
 
 
 def test_a_state_is_small_and_plain_where_nothing_was_left_out() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import tarfile
 from typing import Any, NamedTuple
 
@@ -93,68 +92,22 @@ def csv_records(draw: st.DrawFn) -> Contents:
     return named(contents, ".csv", [dict(zip(names, row, strict=True)) for row in all_of(files)])
 
 
-_KINDS = [tarfile.REGTYPE] * 6
-_KINDS += [tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE]
-_NAMES = st.one_of(
-    st.sampled_from([
-        "a.txt", "a.TXT", "a.cls", "b.txt", "d/a.txt", "./a.txt", "a.b/c", "a.tar.gz", "README",
-        "d.e/a.x.y", "ä.é", "\udcff.txt", "x" * 300 + ".txt", "y/" * 80 + "z.txt", "a b.t\nx",
-    ]),
-    st.text("ab./", min_size=1, max_size=6),
-)  # fmt: skip
-
-
 @st.composite
-def archives(draw: st.DrawFn) -> bytes:
-    """Archives as `tarfile` writes them, one or two in a row, or without an end."""
-    form = draw(st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
-    found = b""
-    for _ in range(draw(st.integers(1, 2))):
-        out = io.BytesIO()
-        names = draw(st.lists(_NAMES, max_size=6))
-        comment = {"comment": "more"} if names and draw(st.booleans()) else None
-        with tarfile.open(
-            fileobj=out, mode="w", format=form, errors="surrogateescape", pax_headers=comment
-        ) as made:
-            for name in names:
-                info = tarfile.TarInfo(name)
-                info.type, content = draw(st.sampled_from(_KINDS)), draw(st.binary(max_size=600))
-                info.linkname = "a.txt" * draw(st.sampled_from([1, 30]))
-                info.size = len(content) if info.isreg() else 0
-                made.addfile(info, io.BytesIO(content))
-            end = out.tell()
-        is_whole = not names or draw(st.booleans())
-        found = found + (out.getvalue() if is_whole else out.getvalue()[:end])
-    return found
-
-
-def samples_of(content: bytes) -> list[dict[str, Any]]:
-    """The samples of an archive: by `tarfile`, and webdataset's rule for names.
-
-    One that has an extension twice is empty.
-    """
-    found: list[dict[str, Any]] = []
-    with tarfile.open(fileobj=io.BytesIO(content), errors="surrogateescape") as given_archive:
-        for member in given_archive:
-            match = re.fullmatch(r"((?:.*/|)[^.]+)[.]([^/]*)", member.name, re.DOTALL)
-            if not member.isreg() or match is None:
-                continue
-            key, extension = match[1], match[2].lower()
-            if key.endswith("/") or not extension:
-                continue  # unlike webdataset: such as "d/.txt" and "a."
-            if not found or found[-1]["__key__"] != key:
-                found.append({"__key__": key})
-            part = given_archive.extractfile(member)
-            assert part is not None
-            if extension in found[-1]:
-                found[-1]["is_bad"] = True
-            found[-1][extension] = part.read()
-    return [{} if "is_bad" in each else each for each in found]
-
-
-samples = st.lists(archives(), min_size=1, max_size=3).map(
-    lambda found: named(found, ".tar", all_of([*map(samples_of, found)]))
-)
+def samples(draw: st.DrawFn) -> Contents:
+    """Also with long names, and with members between that are none of a sample."""
+    form = draw(st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
+    is_long, has_others = form != tarfile.USTAR_FORMAT and draw(st.booleans()), draw(st.booleans())
+    prefix = "ü/" + "long/" * 30 * is_long
+    extensions = st.sampled_from(["jpg", "txt", "seg.png", "cls"])
+    parts = st.dictionaries(extensions, st.binary(max_size=600), min_size=1, max_size=3)
+    contents, rows = [], []
+    for found in draw(in_files(parts, 5)):
+        members = formats.members_of(found, prefix)
+        for place in range(0, len(members) + 1, 2) if has_others else ():
+            members.insert(place, ("folder/", b"") if place % 4 else ("README", b"no sample"))
+        contents.append(formats.archive(members, form))
+        rows += [{"__key__": f"{prefix}{n}", **each} for n, each in enumerate(found)]
+    return named(contents, ".tar", rows)
 
 
 @st.composite

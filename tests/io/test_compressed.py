@@ -7,18 +7,21 @@ import gzip
 import json
 import lzma
 import os
+import sys
 import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import content as content_module
 from lazyckpt.io import decompress
-from tests.helpers import noted, printed
+from tests.helpers import printed
 from tests.io.cases import check_reader, folder, written, zstd
 from tests.io.formats import COMPRESSIONS, record
 
@@ -44,6 +47,19 @@ def test_streams_are_the_same_whatever_is_read_at_once(
         monkeypatch.setattr(decompress, "MADE", made)
         for file in (files[0], files[0].path, Path(files[0].path)):
             assert list(lz.io.iter_text(file)) == [*TEXT.splitlines(), "end"]
+
+
+@pytest.mark.parametrize("made", [7, 1 << 20])
+def test_gzip_without_isal(made: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "isal.igzip_lib", None)
+    monkeypatch.setattr(decompress, "MADE", made)
+    lines = ["a" * 1000, *TEXT.splitlines(), ""]
+    files = written([gzip.compress("\n".join(lines[:9]).encode()), gzip.compress(b"")], ".gz")
+    assert list(lz.io.iter_text(files[0])) == lines[:9]
+    for cut in (1, 8, 9):
+        cut_off = written([gzip.compress("\n".join(lines).encode())[:-cut]], ".gz")
+        with pytest.raises(decompress.Damaged, match="it ends too early"):
+            list(lz.io.iter_text(cut_off[0]))
 
 
 def test_a_frame_that_was_edited_since_it_was_indexed() -> None:
@@ -220,13 +236,21 @@ def test_an_expansion_with_random_access_is_entered_where_it_was(
     lines = TEXT.splitlines() * 2
     assert list(pipeline) == lines
     state = lz.state_at(pipeline, 1990)
+    made: list[int] = []
+    read = content_module.BlockCompressedFile.read_piece
     monkeypatch.setattr(content_module, "KEPT", 0)
     content_module.compressed_content.cache_clear()
-    read = content_module.BlockCompressedFile
-    numbers = noted(monkeypatch, read, "read_piece", lambda self, file, number: number)
+
+    def noted(
+        self: content_module.BlockCompressedFile, file: lz.io.File, number: int
+    ) -> NDArray[np.uint8]:
+        made.append(number)
+        return read(self, file, number)
+
+    monkeypatch.setattr(content_module.BlockCompressedFile, "read_piece", noted)
     with lz.run(pipeline, state) as run:
         assert list(run) == lines[1990:]
-    assert {*numbers} == {len(parts) - 1}
+    assert {*made} == {len(parts) - 1}
 
 
 def test_rows_of_an_expansion_are_left_out_one_by_one() -> None:
@@ -235,6 +259,15 @@ def test_rows_of_an_expansion_are_left_out_one_by_one() -> None:
     with lz.run(pipeline, on_error="skip") as run:
         assert list(run) == [1, 3, 4]
     assert run.skipped == 1
+
+
+def test_a_stream_resumes_by_file_and_record() -> None:
+    files = written([lzma.compress(TEXT.encode())] * 2, ".xz")
+    pipeline = lz.source(files) | lz.flat_map(lz.io.iter_text)
+    lines = TEXT.splitlines() * 2
+    state = lz.state_at(pipeline, 1100)
+    Path(files[0].path).unlink()  # which isn't read again
+    assert list(lz.run(pipeline, state)) == lines[1100:]
 
 
 def test_a_zip_bomb_fills_no_memory() -> None:

@@ -7,6 +7,8 @@ import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -122,6 +124,20 @@ def test_a_conversion_that_is_killed_ends_as_if_it_had_not_been(form: str) -> No
         assert content(place) == content(undisturbed)
 
 
+_PARQUET = """
+import os, signal, sys
+import lazyckpt as lz
+
+def row(n):
+    if n == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"n": n, "text": None if n < 2 else "x" * n}
+
+rows = lz.source(range(9)) | lz.map(row)
+lz.io.convert(rows, sys.argv[1], format="parquet", rows_per_file=3)
+"""
+
+
 def test_types_are_those_of_all_files_before_after_a_kill_too() -> None:
     rows = [{"a": None}, {"a": 1}, {"a": 2}, {"a": 2.5}]
     undisturbed, killed = folder(), folder()
@@ -133,6 +149,17 @@ def test_types_are_those_of_all_files_before_after_a_kill_too() -> None:
     for name in ("000000.parquet", "000001.parquet", "000002.parquet"):
         assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
     assert str(parquet.read_schema(killed / "000002.parquet").field("a").type) == "int64"
+
+
+def test_parquet_too_and_in_the_midst_of_a_file() -> None:
+    rows = lz.source(range(9)) | lz.map(lambda n: {"n": n, "text": "x" * n if n > 1 else None})
+    killed, undisturbed = folder(), folder()
+    done = subprocess.run([sys.executable, "-c", _PARQUET, str(killed)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert {"progress.jsonl", "000001.parquet"} < {*content(killed)}
+    for place in (killed, undisturbed):
+        lz.io.convert(rows, place, format="parquet", rows_per_file=3)
+    assert content(killed) == content(undisturbed)
 
 
 def test_an_error_loses_nothing_and_the_same_rows_are_not_made_again() -> None:

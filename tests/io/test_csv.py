@@ -75,6 +75,15 @@ def test_records_are_those_of_the_csv_module_in_any_order(
     holds()
 
 
+def test_one_stray_quote_is_one_record() -> None:
+    lines = ["x,y", *(f'{n},"{n}"' for n in range(1000))]
+    lines[500] = '499,"499'
+    rows = lz.io.read_csv(written(["\n".join(lines).encode()], ".csv"), index_dir=folder())
+    with lz.run(lz.source(rows), on_error="skip") as run:
+        assert [row["x"] for row in run] == [f"{n}" for n in range(1000) if n not in (499, 500)]
+    assert run.skipped == 1
+
+
 def test_a_line_that_is_too_large_is_an_error_and_the_next_one_a_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

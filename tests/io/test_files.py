@@ -99,6 +99,15 @@ def test_the_one_file_that_differs_is_found(files: Files, data: st.DataObject) -
         assert files.differing(digest, wrong) is None
 
 
+def test_the_digest_is_that_of_the_folder_wherever_it_is() -> None:
+    found = [
+        Files([File(f"{root}/a/1", 3, "x"), File(f"{root}/ab/2", 4, "y")])
+        for root in ("/here", "/over/there", "s3://bucket/all")
+    ]
+    assert len({each.digest for each in found}) == 1
+    assert [each.root for each in found] == ["/here", "/over/there", "s3://bucket/all"]
+
+
 def test_a_listing_is_saved_and_loaded(place: Path) -> None:
     found = lz.io.files(f"{place}/*.txt")
     found.save(place / "files.json")

@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lazyckpt as lz
@@ -17,7 +18,7 @@ from lazyckpt.io import decompress
 from tests.helpers import HANGS
 from tests.io import laws
 from tests.io.cases import folder, in_fork, written
-from tests.io.formats import COMPRESSIONS
+from tests.io.formats import COMPRESSIONS, compressed
 from tests.io.table import FORMATS
 from tests.io.test_compressed import TEXT, check_damaged_rows
 
@@ -52,6 +53,21 @@ def test_laws_hold_by_zlib_and_with_seek_points(kind: str, monkeypatch: pytest.M
     laws.rows_are_what_was_written(form)
     laws.rows_are_the_same_whatever_is_read_at_once(form)
     laws.damage_is_an_error_that_names_the_file(form)
+
+
+@pytest.mark.usefixtures("spans")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_large_member_of_any_blocks_is_read_in_any_order(kind: str) -> None:
+    contents = [large(kind), compressed(CONTENT, kind, 400_000)]
+    rows = lz.io.read_text(written(contents, ".txt.gz"), index_dir=folder())
+    lines = LINES * 2
+    assert list(rows) == lines
+    assert len(np.asarray(rows.block_starts)) > 9
+    assert [rows[n] for n in range(0, len(rows), 97)] == lines[::97]
+    some = lz.shuffle(seed=0) | lz.take(99)
+    assert list(rows | some) == list(lines | some)
+    with lz.run(lz.source(rows), lz.state_at(lz.source(rows), 12_345)) as run:
+        assert list(run) == lines[12_345:]
 
 
 @pytest.mark.usefixtures("spans")

@@ -6,10 +6,12 @@ import gzip
 import multiprocessing
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -20,10 +22,9 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
-from lazyckpt.io import cache as cache_module
 from lazyckpt.io.cache import atomic_writer, build_lock, cache_folder, exclusive_lock
 from lazyckpt.io.text import LineScan
-from tests.helpers import noted, printed
+from tests.helpers import printed, until
 from tests.io.cases import folder, written
 
 
@@ -186,26 +187,41 @@ def test_a_file_that_changes_while_it_is_scanned_is_named(place: Path) -> None:
         Index(files, Changing(place / "log"), place)
 
 
-def in_processes(act: Callable[..., None], each: Sequence[tuple[Any, ...]]) -> None:
-    """Call a function with each of these arguments, at once."""
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=act, args=arguments) for arguments in each]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * len(each)
-
-
 def _build(files: Files, scan: Noted, place: Path) -> None:
     assert Index(files, scan, place).counts.sum() == sum(file.size for file in files)
 
 
 def test_one_process_builds_while_others_wait(place: Path) -> None:
     files, scan = written([b"x" * 300] * 8, ".bin"), Noted(place / "log")
-    in_processes(_build, [(files, scan, place)] * 4)
+    context = multiprocessing.get_context("fork")
+    builders = [context.Process(target=_build, args=(files, scan, place)) for _ in range(4)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join()
+    assert [builder.exitcode for builder in builders] == [0] * 4
     assert sorted(scan.log.read_text().split()) == [f"{n:03}" for n in range(8)]
     assert not [*place.glob("*.tmp")]
+
+
+class Slow(Noted):
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        yield from super().__call__(file)
+        if Path(file.path).stem == "002":
+            signal.pause()
+
+
+def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
+    files = written([b"abc"] * 4, ".bin")
+    context = multiprocessing.get_context("fork")
+    builder = context.Process(target=_build, args=(files, Slow(place / "log"), place))
+    builder.start()
+    until(lambda: (place / "log").exists() and "002" in (place / "log").read_text())
+    builder.kill()
+    builder.join()
+    scan = Noted(place / "log")
+    assert Index(files, scan, place).counts.tolist() == [3] * 4
+    assert scan.log.read_text().split() == ["000", "001", "002", "002", "003"]
 
 
 def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
@@ -263,7 +279,10 @@ def test_the_cache_folder_is_what_the_environment_says(monkeypatch: pytest.Monke
 def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = written([b"%d\n" % number for number in range(300)], ".txt")
     rows = lz.io.read_text(files, index_dir=place)
-    opened = noted(monkeypatch, cache_module, "read_footer", lambda *_: 1)
+    opened: list[Any] = []
+    module = import_module("lazyckpt.io.cache")
+    plain = module.read_footer
+    monkeypatch.setattr(module, "read_footer", lambda file: opened.append(file) or plain(file))
     again = lz.io.read_text(files, index_dir=place)
     assert (len(again), len(opened)) == (300, 1)
     assert again[299] == rows[299] == "299"
@@ -301,7 +320,13 @@ def test_builders_that_make_room_for_one_another(
     monkeypatch.setenv("LAZYCKPT_CACHE", str(place))
     monkeypatch.setenv("LAZYCKPT_CACHE_BYTES", "1")
     folders = [written([gzip.compress(b"a line\n" * 20)] * 3, ".txt.gz").root for _ in range(4)]
-    in_processes(_read_often, [(folder,) for folder in folders])
+    context = multiprocessing.get_context("fork")
+    builders = [context.Process(target=_read_often, args=(folder,)) for folder in folders]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join()
+    assert [builder.exitcode for builder in builders] == [0] * 4
     assert not [*place.glob("*.lock"), *place.glob("*.tmp")]
 
 

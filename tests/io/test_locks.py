@@ -1,4 +1,4 @@
-"""Systems and folders that have no locks."""
+"""Locks between processes, and a system that has none."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from lazyckpt.io.cache import exclusive_lock
 from tests.helpers import printed
 from tests.io.cases import folder
 
@@ -37,6 +38,15 @@ print(cache.read_ranges("a", 3, [(1, 3)], lambda ranges: [b"abc"]))
 def test_without_fcntl_there_are_no_locks_and_all_else_works() -> None:
     code = WITHOUT.replace("PLACE", repr(str(folder())))
     assert printed(code).splitlines() == ["['a', 'b']", "[b'bc']"]
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_one_holds_a_lock(is_folder: bool) -> None:
+    path = str(folder() / ("" if is_folder else "a"))
+    with exclusive_lock(path), pytest.raises(BlockingIOError), exclusive_lock(path, waits=False):
+        pass
+    with exclusive_lock(path, waits=False):
+        pass
 
 
 NO_LOCKS = """

@@ -14,7 +14,6 @@ import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.core import flow
 from lazyckpt.io.rows import Rows
-from tests.helpers import noted
 from tests.io.cases import written
 
 N = 4_000
@@ -34,8 +33,20 @@ def lines(items: Sequence[Any]) -> bytes:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows read by each call."""
-    found = noted(monkeypatch, Rows, "__getitem__", lambda self, index: 1)
-    return noted(monkeypatch, Rows, "__getitems__", lambda self, some: len(some), found)
+    found: list[int] = []
+    one, many = Rows.__getitem__, Rows.__getitems__
+
+    def read_one(self: Any, index: Any) -> Any:
+        found.append(1)
+        return one(self, index)
+
+    def read_many(self: Any, indices: Any) -> Any:
+        found.append(len(indices))
+        return many(self, indices)
+
+    monkeypatch.setattr(Rows, "__getitem__", read_one)
+    monkeypatch.setattr(Rows, "__getitems__", read_many)
+    return found
 
 
 ORDERS = {

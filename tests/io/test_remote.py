@@ -15,22 +15,22 @@ SECRET = "no-one-may-see"
 
 
 @pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("s3://me:{}@bucket/*", "@bucket has a password"),
-        ("https://me:{}@server/a/b.txt", "@server has a password"),
-        ("https://{}@server/a/b.txt", "@server has a password"),
-        *(
-            (f"https://server/a/b.gz?{query}", r"https://server/a/b.gz\?\.\.\. has")
-            for query in ("X-Amz-Date=1&X-Amz-Signature={}", "sig={}", "t%2Fn={}/x")
-        ),
-    ],
+    "url", ["s3://me:{}@bucket/*", "https://me:{}@server/a/b.txt", "https://{}@server/a/b.txt"]
 )
-def test_a_secret_in_a_path_is_refused_and_not_told(url: str, message: str) -> None:
+def test_a_password_in_a_path_is_refused_and_not_told(url: str) -> None:
     for read in (lz.io.files, lambda path: list(lz.io.iter_text(path))):
-        with pytest.raises(lz.ArgumentError, match=message) as caught:
+        with pytest.raises(lz.ArgumentError, match=r"@(bucket|server) has a password") as caught:
             read(url.format(SECRET))
         assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("query", ["X-Amz-Date=1&X-Amz-Signature={}", "sig={}", "t%2Fn={}/x"])
+def test_a_signature_in_a_url_is_refused_and_not_told(query: str) -> None:
+    url = f"https://server/a/b.jsonl.gz?{query}".format(SECRET)
+    for read in (lz.io.files, lambda path: list(lz.io.iter_text(path))):
+        with pytest.raises(lz.ArgumentError, match=r"https://server/a/b.jsonl.gz\?\.\.\. has") as c:
+            read(url)
+        assert SECRET not in str(c.value)
 
 
 def test_fsspec_reads_all_else() -> None:

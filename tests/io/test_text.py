@@ -6,6 +6,7 @@ import pickle
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 from zlib import crc32
 
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.io import text
 from lazyckpt.io.storage import LocalStorage
-from tests.helpers import noted
 from tests.io.cases import folder, written
 
 FEW = settings(max_examples=max(4, settings.default.max_examples // 12))
@@ -107,7 +107,14 @@ def test_msgspec_changes_no_value(value: str) -> None:
 def test_many_lines_are_read_a_mebibyte_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{n:01000}" for n in range(4_000)]
     rows = lz.io.read_text(written([("\n".join(lines) + "\n").encode()], ".txt"))
-    sizes = noted(monkeypatch, type(rows), "decode_all", lambda self, content, _: len(content))
+    sizes = []
+    decode_all = type(rows).decode_all
+
+    def noted(self: Any, content: bytes, bounds: Any) -> list[str]:
+        sizes.append(len(content))
+        return decode_all(self, content, bounds)
+
+    monkeypatch.setattr(type(rows), "decode_all", noted)
     assert rows[5:] == lines[5:]
     assert len(sizes) == 4
     assert max(sizes) <= 1 << 20
@@ -125,6 +132,28 @@ def test_what_storage_does_not_give_is_asked_for_once(monkeypatch: pytest.Monkey
     with pytest.raises(lz.errors.StorageError, match="no answer"):
         rows[:]
     assert asked == [[(0, 6)]]
+
+
+@FEW
+@given(st.data())
+def test_rows_come_in_any_order_from_any_file(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(0, 90), min_size=1, max_size=5))
+    lines = [[f"{n} of {size}" for n in range(size)] for size in sizes]
+    rows = lz.io.read_text(written(["\n".join(some).encode() for some in lines], ".txt"))
+    expected = [*chain.from_iterable(lines)]
+    count = len(expected)
+    if not count:
+        return
+    wanted = data.draw(st.lists(st.integers(-count, count - 1), min_size=1, max_size=200))
+    assert rows.__getitems__(wanted) == [expected[n] for n in wanted]
+    start, step = data.draw(st.integers(0, count - 1)), data.draw(st.integers(1, 7))
+    assert rows.__getitems__(range(start, count, step)) == expected[start:count:step]
+    for beyond in (count, -count - 1):
+        for some in ([*wanted, beyond], [beyond], wanted * 64 + [beyond]):
+            with pytest.raises(IndexError, match=f"row {beyond:,}|row {beyond}"):
+                rows.__getitems__(some)
+    with pytest.raises(IndexError):
+        rows.__getitems__(range(start, count + 8, 7))
 
 
 def test_numbers_of_rows_are_ints() -> None:

@@ -198,8 +198,6 @@ def test_rows_come_back_equal_or_are_an_error(form: str) -> None:
     @example(["é", b"1"], 2)
     @example([dt.time(1, 2), np.datetime64("2020-01-02T00:00:00.000000001")], 1)
     @example([np.datetime64("2020-01-02"), np.int8(3)], 2)
-    @example([{"u": [{"v": None}]}, []], 1)
-    @example([{1: 2}], 1)
     def holds(values: list[Any], size: int) -> None:
         rows = [{"a": value} for value in values]
         try:
@@ -282,6 +280,12 @@ def test_what_is_no_schema_is_refused() -> None:
         convert([{"a": 1}], "tar", schema=SCHEMA)
 
 
+def test_keys_that_json_does_not_have_are_named() -> None:
+    for row in ({1: "a", "1": "b"}, {None: 1}, {"a": {True: 1}}):
+        with pytest.raises(writers.Unwritable, match=r"row 0 .*it would be read as "):
+            convert([row], "jsonl.zst")
+
+
 UNFIT: list[tuple[Any, list[Any]]] = [  # types, and values that they don't have
     (pa.float16(), [2**31, 0.1, True]),
     (pa.float32(), [0.1, 2**24 + 1, True, Decimal("0.1")]),
@@ -305,6 +309,13 @@ def test_a_value_that_a_type_does_not_have_is_named(kind: Any, values: list[Any]
             message = f"row {len(rows) - 1} can't be written: its 'a' is .*in the schema it is"
             with pytest.raises(writers.Unwritable, match=message):
                 convert(rows, "parquet", schema=pa.schema([("a", kind)]))
+
+
+def test_types_that_files_before_leave_open_fit_those_after() -> None:
+    rows = [{"a": {"u": [{"v": None}]}}, {"a": []}]
+    for size in (1, 2):
+        with pytest.raises(writers.Unwritable, match=r"row 1 can't be written: its 'a' is \[\]"):
+            convert(rows, "parquet", size=size)
 
 
 def test_a_long_row_is_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,10 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.lineage.codes import Codes
+from lazyckpt.lineage.tracing import followed
 from tests.helpers import Unread
 from tests.laws import rows, told
+from tests.laws import seen as law
 
 
 @pytest.mark.parametrize(
@@ -62,11 +64,34 @@ def test_nothing_is_read_or_called_where_no_stage_looks_at_items(name: str) -> N
     read = LAZY[name](lz.source(range(50)), same)
     states = [state for _, state in islice(lz.run(read).with_state(), 70)]
     unread = LAZY[name](lz.source(Unread(50)), never)
+    assert followed(unread).codes is not None
     assert rows(lz.seen(unread, states[-1])) == told(read, states[-1])
     amid = states[1]
     assert rows(lz.seen(unread, states[-1], amid)) == [
         row for row in told(read, states[-1]) if row[0] > 1
     ]
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [lz.filter(bool), lz.flat_map(str), lz.batch(2) | lz.unbatch()],
+    ids=["filter", "flat_map", "unbatch"],
+)
+def test_what_looks_at_items_is_traced(stage: Any) -> None:
+    assert followed(lz.source(range(9)) | stage).codes is None
+
+
+def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = lz.source(range(20)) | lz.shuffle(4, seed=0) | lz.batch(2)
+    law(pipeline, 40)
+
+    def one_off(codes: Codes, source: str, epoch: int, index: int) -> int:
+        return index + 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Codes, "code", one_off)
+        with pytest.raises(AssertionError):
+            law(pipeline, 40)
 
 
 def test_many_epochs_of_several_sources_are_told_apart() -> None:

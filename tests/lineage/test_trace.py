@@ -12,10 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.lineage.origins import Origin
+from lazyckpt.lineage import tracing
+from lazyckpt.lineage.origins import Origin, Traced
 from lazyckpt.testing.laws import Stream
 from tests.helpers import Unread
 from tests.laws import trace as law
+
+
+def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = lz.source(range(9)) | lz.map(str) | lz.batch(2, collate="".join)
+    law(pipeline, 30)
+    wrong = lambda self, fn, item: Traced("?", [])  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(tracing.Tracing, "made", wrong)
+        with pytest.raises(AssertionError):
+            law(pipeline, 30)
 
 
 def never(*args: Any) -> Any:

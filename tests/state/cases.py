@@ -43,24 +43,6 @@ def checksum(body: dict[str, Any]) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-def put(found: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """JSON, or tuples, with that at a path; with that as a key if the path ends with `(key,)`."""
-    if not path:
-        return new
-    first, *rest = path
-    if isinstance(first, tuple):
-        return {new if key in first else key: value for key, value in found.items()}
-    changed = put(found[first], (*rest,), new)
-    if isinstance(found, dict):
-        return {**found, first: changed}
-    return type(found)((*found[:first], changed, *found[first + 1 :]))
-
-
-def flat(items: Any) -> list[Any]:
-    """The items of lists within lists."""
-    return [x for item in items for x in (flat(item) if isinstance(item, list) else [item])]
-
-
 def signed(body: dict[str, Any], **changed: Any) -> str:
     """A state's text, of other content, with a checksum that fits."""
     body = {name: value for name, value in {**body, **changed}.items() if name != "check"}

@@ -1,4 +1,4 @@
-"""Which stage a part of a position belongs to, and which stages follow shards."""
+"""Whose part of a position is whose: from entries alone, and by the machines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.core.checks import positive
 from lazyckpt.machines import Machine
+from lazyckpt.state.codec import layers
 
 LONG = "x" * 30
 
@@ -39,6 +42,36 @@ def test_long_arguments_are_digests_and_short_ones_are_not() -> None:
     assert str(stages["bucket_by_boundaries"]["boundaries"]).startswith("#")
     with pytest.raises(lz.StateMismatch, match=r"shuffle\(seed=0\) -> shuffle\(seed=1\)"):
         lz.run(long_pipeline(1), lz.init(long_pipeline(0)))
+
+
+def test_a_stage_in_each_pipeline_has_a_number_of_its_own() -> None:
+    parts = [lz.source(range(n)) | lz.shuffle(seed=n) for n in (3, 4)]
+    state = lz.init(lz.zip(*parts) | lz.take(2))
+    found = [layer.stage for layer in layers(state.stages, state.position)]
+    assert found == ["1", "1[0].1", "1[0].2", "1[1].1", "1[1].2", "2"]
+
+
+def test_a_pipeline_that_is_not_open_has_no_place() -> None:
+    chained = lz.concat(lz.source([1, 2]), lz.source([3]) | lz.take(1))
+    state = lz.State.from_json(lz.state_at(chained, 1).to_json())
+    assert state.to_dict()["stages"][0][3] == [
+        [["source", {"length": 2}, [0, 1]]],
+        [["source", {"length": 1}, None], ["take", {"n": 1}, None]],
+    ]
+    assert list(lz.run(chained, state)) == [2, 3]
+
+
+@lz.combinator(checks={"n": positive}, registered=False)
+def lookahead(upstream: Machine[Any], n: int) -> Machine[tuple[Any, ...]]:
+    """Every item with the `n` after it, by the machine of another combinator."""
+    built: Machine[tuple[Any, ...]] = lz.registry["sliding_window"].build(upstream, n + 1)
+    return built
+
+
+def test_a_machine_of_another_combinator_keeps_what_it_says() -> None:
+    testing.check_combinator(lookahead(2), examples=[1, 5, 2, 8, 3])
+    pipeline = lz.source(testing.laws.Stream(range(20))) | lookahead(2)
+    assert lz.resume_cost(pipeline, lz.state_at(pipeline, 3)).stages[-1].items == 2
 
 
 def test_a_machine_is_made_on_top_of_the_one_that_is_given() -> None:

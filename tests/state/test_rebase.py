@@ -83,6 +83,44 @@ def test_what_is_carried_over_runs_and_all_else_is_refused(
     list(islice(lz.run(new, again.state), 60))
 
 
+LAYERS = [
+    lz.enumerate(),
+    lz.random_map(functions.noisy, seed=1),
+    lz.map(functions.tagged),
+    lz.repeat(2),
+    lz.batch(2),
+]
+TAILS = [
+    lz.interleave_map(lambda x: [x, x], cycle_length=2),
+    lz.block_shuffle(4, seed=1) | lz.skip(1),
+    lz.shuffle(4, seed=1) | lz.take(7),
+    lz.skip(1) | lz.skip(2),
+    lz.flat_map(lambda x: [x, x]) | lz.enumerate(),
+    lz.shuffle(3, seed=0) | lz.interleave_map(lambda x: [x, x], cycle_length=3) | lz.batch(2),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+@pytest.mark.parametrize("tail", TAILS, ids=str)
+@pytest.mark.parametrize("data", [DATA, STREAM], ids=["indices", "stream"])
+def test_a_layer_that_comes_or_goes_before_what_keeps_places(
+    data: lz.Pipeline[Any], tail: Any, layer: Any
+) -> None:
+    plain, layered = data | tail, data | layer | tail
+    for old, new in ((plain, layered), (layered, plain)):
+        for cut in range(4):
+            state = lz.state_at(old, min(cut, len(list(old))))
+            with pytest.raises(lz.StateMismatch, match=r"a different pipeline:\n +source.*\n -> "):
+                lz.run(new, state)
+            try:
+                carried = lz.rebase(state, new)
+            except lz.StateMismatch:
+                continue
+            found = list(lz.run(new, carried))
+            if layer not in (lz.repeat(2), lz.batch(2)):
+                assert len(found) == len(list(old)) - state.items
+
+
 def test_why_a_layer_may_not_come_or_go() -> None:
     several = lz.interleave_map(lambda x: [x, x], cycle_length=2)
     layer = lz.random_map(functions.noisy, seed=1)
@@ -150,6 +188,20 @@ def test_a_repeat_follows_its_count_where_no_window_is_at_an_end(
 
 def _item(given: Any) -> Any:
     return given[1] if isinstance(given, tuple) else given
+
+
+@pytest.mark.parametrize("window", [lz.shuffle(4, seed=1), lz.block_shuffle(4, seed=1)], ids=str)
+@pytest.mark.parametrize("data", [DATA, STREAM], ids=["indices", "stream"])
+def test_fewer_epochs_than_a_window_has_read(data: Any, window: Any) -> None:
+    one, two, many = (data | lz.repeat(n) | window for n in (1, 2, None))
+    for new in (one, two):
+        with pytest.raises(lz.StateMismatch, match=r"(is|may be) beyond the end"):
+            lz.rebase(lz.state_at(many, 20), new)
+    for old in (one, two, many):
+        for new in (one, two, many):
+            assert list(islice(lz.run(new, lz.rebase(lz.init(old), new)), 9)) == list(
+                islice(new, 9)
+            )
 
 
 # --- what differs ---
@@ -222,6 +274,24 @@ def test_ints_beyond_what_json_readers_keep_are_read_again() -> None:
     assert [*islice(lz.run(new, lz.rebase(lz.state_at(old, 7), new)), 4)] == [2, 3, 4, 0]
     old, new = (lz.random_floats(seed=seed) | lz.batch(2) for seed in seeds)
     assert lz.rebase(lz.state_at(old, 7), new).items == 7
+
+
+@pytest.mark.parametrize(
+    "count", [{}, {"int": 5}, {"int": "x"}, {"a": 1, "b": 2}, {"list": 3}, "#"]
+)
+def test_an_argument_that_nobody_wrote_is_refused(count: Any) -> None:
+    old, new = (lz.source(range(5)) | lz.repeat(count) for count in (2, 3))
+    stages = [lz.init(old).stages[0], lz.init(old).stages[1].with_arguments({"count": count})]
+    state = lz.State(tuple(stages), 1, lz.state_at(old, 1).position)
+    with pytest.raises(lz.StateMismatch, match="cannot follow this change: stage 2: repeat"):
+        lz.rebase(state, new)
+
+
+def test_a_place_too_far_to_count_is_rebased_without_a_number_of_its_own() -> None:
+    old, new = (lz.count() | lz.batch(size) for size in (2, 3))
+    far = lz.State(old.entries, 5, (0, 2**60 - 1))
+    assert lz.rebase(far, new).rebased == (5, None)
+    assert lz.rebase(lz.state_at(old, 6), new).rebased == (6, 4)
 
 
 @pytest.mark.parametrize("stage", [lz.batch(2), lz.shard(num_shards=2, index=0), lz.take(3)])

@@ -17,7 +17,7 @@ from lazyckpt.testing.laws import Stream
 from tests.helpers import Indexed
 from tests.io.cases import written
 from tests.io.conftest import cache  # noqa: F401
-from tests.state.cases import drawn_run, flat
+from tests.state.cases import drawn_run
 
 
 def in_files(*sizes: int) -> lz.io.Rows[int]:
@@ -66,6 +66,10 @@ REORDERED: list[Any] = [
     lz.bucket_by_boundaries([2], 2, key=lambda n: n % 4) | lz.unbatch(),
     lz.map(lambda n: [n + 1]) | lz.pack_first_fit(2, num_bins=2) | lz.map(tokens) | lz.unbatch(),
 ]
+
+
+def flat(items: Any) -> list[int]:
+    return [n for item in items for n in (flat(item) if isinstance(item, list) else [item])]
 
 
 @given(
@@ -158,6 +162,14 @@ def test_a_shuffled_epoch_ends_before_the_data_grow(kind: str) -> None:
     next(run)
     with pytest.raises(lz.StateMismatch, match=r"length=4.*length=7.*keep the old data until"):
         lz.rebase(run.state, new)
+
+
+def test_a_loop_over_epochs_has_all_items_from_the_next_one_on() -> None:
+    old, new = (lz.source(range(size)) | lz.shuffle(seed=0) | lz.batch(2) for size in (4, 7))
+    run = lz.run(old)
+    assert sorted(flat(run.epoch())) == [*range(4)]
+    run.change(new)
+    assert sorted(flat(run.epoch())) == [*range(7)]
 
 
 @pytest.mark.parametrize("shuffled", [False, True])

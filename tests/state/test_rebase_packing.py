@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,6 +122,17 @@ def test_a_loop_grows_its_rows(executor: Any) -> None:
         rows += [row for (row,) in run]
     assert [len(row["tokens"]) for row in rows] == [8] * 5 + [64] * (len(rows) - 5)
     assert sorted(parts(rows)) == [*enumerate(sizes, 1)]
+
+
+def test_more_padding_alone_packs_nothing_anew() -> None:
+    sizes = [1 + n * 7 % 6 for n in range(50)]
+    data = lz.source([*enumerate(sizes, 1)]) | lz.map(tokens)
+    old, new = (data | lz.pack_first_fit(8, num_bins=4, pad=pad) for pad in (None, {"tokens": -1}))
+    for cut in range(6):
+        rest = lz.run(new, lz.rebase(lz.state_at(old, cut), new))
+        wanted = [row["tokens"] for row in islice(old, cut, None)]
+        for found, expected in zip(rest, wanted, strict=True):
+            assert found["tokens"].tolist() == np.where(expected, expected, -1).tolist()
 
 
 @pytest.mark.parametrize("name", [*PACKS, "concat_then_split"])

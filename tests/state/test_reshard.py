@@ -100,6 +100,21 @@ def test_lanes_are_dealt_again_and_again_and_nothing_is_lost(
         assert mine == expected
 
 
+@given(laned(), st.lists(st.integers(1, 6), min_size=3, max_size=3))
+def test_dealing_twice_is_dealing_once(pipelines: list[Any], sizes: list[int]) -> None:
+    one, two, three = (min(size, len(pipelines)) for size in sizes)
+    first, second, third = (lz.lanes(pipelines, num_shards=n, index=0) for n in (one, two, three))
+    states = []
+    for number in range(one):
+        rank = lz.lanes(pipelines, num_shards=one, index=number)
+        run = lz.run(rank)
+        list(islice(run, number + 2))
+        states.append(run.state)
+    assert lz.reshard(states, first) == states
+    if three != one:
+        assert lz.reshard(lz.reshard(states, second), third) == lz.reshard(states, third)
+
+
 LANES = [lz.source(range(n, n + 9)) for n in range(0, 60, 10)]
 
 
@@ -197,8 +212,8 @@ def test_lanes_change_ranks_in_every_epoch_alike_or_say_so(
 
 
 def test_ranks_in_two_epochs_are_not_dealt() -> None:
-    def rank(num_shards: int, index: int, count: int = 2) -> Any:
-        lines = [lz.source([f"{name}{n}" for n in range(2)]) for name in "ab"]
+    def rank(num_shards: int, index: int, count: int = 2, within: int = 1) -> Any:
+        lines = [lz.source([f"{name}{n}" for n in range(2)]) | lz.repeat(within) for name in "ab"]
         return lz.lanes(lines, num_shards=num_shards, index=index) | lz.repeat(count)
 
     for ahead in (0, 1):
@@ -208,6 +223,15 @@ def test_ranks_in_two_epochs_are_not_dealt() -> None:
         ):
             lz.reshard(states, rank(1, 0))
         assert lz.reshard(states, rank(2, 0)) == states
+    ends = [lz.state_at(rank(2, n), n + 1) for n in range(2)]  # one has ended the epoch, one not
+    (state,) = lz.reshard(ends, rank(1, 0))
+    assert sorted(lz.run(rank(1, 0), state)) == ["a0", "a1", "a1", "b0", "b1"]
+    later = [lz.state_at(rank(2, n), n + 3) for n in range(2)]
+    (state,) = lz.reshard(later, rank(1, 0))
+    assert sorted(lz.run(rank(1, 0), state)) == ["a1"]
+    inside = [lz.state_at(rank(2, n, count=1, within=2), 3 * n) for n in range(2)]
+    (state,) = lz.reshard(inside, rank(1, 0, count=1, within=2))
+    assert sorted(lz.run(rank(1, 0, count=1, within=2), state)) == ["a0", "a0", "a1", "a1", "b1"]
     runs = [lz.run(rank(2, n, count=1)) for n in range(2)]
     list(runs[0].epoch(3))
     with pytest.raises(lz.StateMismatch, match="ranks 0 and 1 are in epochs 1 and 0"):

@@ -165,3 +165,12 @@ def test_it_reads_no_data_and_is_a_value() -> None:
         )
         == cost
     )
+
+
+def test_bad_states_are_refused() -> None:
+    pipeline = table() | lz.batch(2)
+    for bad in (None, "", lz.init(stream()), {}):
+        with pytest.raises(lz.InvalidState):
+            lz.resume_cost(pipeline, bad)  # type: ignore[arg-type]
+    with pytest.raises(lz.InvalidState):
+        lz.resume_cost(pipeline, lz.State(pipeline.entries, 3, (0, 99)))

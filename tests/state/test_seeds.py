@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.testing.laws import Stream
-from tests.state.cases import flat
 
 Maker = Callable[[int], Any]
 
@@ -63,6 +62,10 @@ def test_amid_an_epoch_it_is_refused_and_nothing_is_lost(name: str, behind: Any,
     counts = Counter(flat(found))
     times = [counts[x] for x in range(40)]
     assert max(times) - min(times) <= 1
+
+
+def flat(items: Any) -> list[Any]:
+    return [x for item in items for x in (flat(item) if isinstance(item, list) else [item])]
 
 
 @pytest.mark.parametrize("name", sorted(DRAWS))

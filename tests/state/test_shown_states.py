@@ -13,7 +13,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import State
-from tests.state.cases import put, signed
+from tests.state.cases import signed
 
 EVIL = "\x1b[31m\nevil\u202e"
 Path: TypeAlias = tuple[Any, ...]
@@ -49,10 +49,22 @@ def strings(found: Any, path: Path = ()) -> Iterator[Path]:
             yield from strings(value, (*path, number))
     elif isinstance(found, dict):
         for key, value in found.items():
-            yield (*path, (key,))  # of the key itself
+            yield (*path, (key,))
             yield from strings(value, (*path, key))
     else:
         yield path
+
+
+def put(found: Any, path: Path, new: Any) -> Any:
+    """JSON with a different value at a path, or a different key."""
+    if not path:
+        return new
+    first, *rest = path
+    if isinstance(first, tuple):
+        return {new if key in first else key: value for key, value in found.items()}
+    if isinstance(found, list):
+        return [put(value, (*rest,), new) if n == first else value for n, value in enumerate(found)]
+    return {k: put(value, (*rest,), new) if k == first else value for k, value in found.items()}
 
 
 def spoiled(pipeline: lz.Pipeline[Any], state: State) -> Iterator[str]:

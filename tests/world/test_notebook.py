@@ -24,6 +24,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what Jupyter's packages say about each other at import
     import nbformat
     from ipykernel.kernelspec import write_kernel_spec
+    from matplotlib.figure import Figure
     from matplotlib.image import imread
     from nbclient import NotebookClient
 
@@ -148,6 +149,29 @@ def test_it_begins_with_a_title_and_has_pictures(path: Path) -> None:
     assert not any(map(is_empty, pictures(notebook)))
 
 
+def test_the_notebooks_look_alike() -> None:
+    styles = [
+        cell.source
+        for path in NOTEBOOKS
+        for cell in read(path).cells
+        if "plt.style.use" in cell.source
+    ]
+    assert len(styles) >= 8
+    assert len(set(styles)) == 1
+
+
+def test_an_empty_picture_is_noticed() -> None:
+    figure = Figure(figsize=(6, 3.6), dpi=120)
+    axes = figure.subplots()
+    axes.set_title("Nothing to be seen")
+    empty, drawn = BytesIO(), BytesIO()
+    figure.savefig(empty)
+    axes.plot([1, 3, 2] * 20)
+    figure.savefig(drawn)
+    assert is_empty(empty.getvalue())
+    assert not is_empty(drawn.getvalue())
+
+
 @pytest.mark.parametrize("name", IMAGES)
 def test_an_image_is_that_of_its_notebook(name: str) -> None:
     notebook, cell_id = IMAGES[name]
@@ -175,6 +199,14 @@ def test_a_changed_output_is_noticed() -> None:
         ("print(1)\nprint(2); 3", [("stdout", "1\n2\n"), {"text/plain": "3"}]),
     ]
     assert shown(fresh) != shown(notebook)
+
+
+def test_what_differs_from_machine_to_machine_need_only_be_there() -> None:
+    source = f"{VARIES}\nimport os\nprint(os.getpid()); os.getpid()"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    first, second = shown(executed(notebook)), shown(executed(notebook))
+    assert first == second == [(source, [("stdout", ""), ["text/plain"]])]
+    assert first != shown(notebook)
 
 
 CELLS = [

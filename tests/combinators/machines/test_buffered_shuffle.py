@@ -101,6 +101,12 @@ def test_random_access_reads_what_is_asked_for() -> None:
     assert list(pipeline[100:2000:150]) == whole[100:2000:150]
 
 
+def test_a_source_that_became_shorter_is_told() -> None:
+    state = lz.state_at(stream(300) | lz.shuffle(20, seed=0), 250)
+    with pytest.raises(lz.SourceChanged, match="after item 250 of a buffer that now has 240"):
+        list(lz.run(stream(240) | lz.shuffle(20, seed=0), state))
+
+
 def test_over_an_endless_stream_repeated() -> None:
     for endless in (lz.count(), lz.source(range(7)) | lz.repeat()):
         pipeline = endless | lz.repeat() | lz.shuffle(5, seed=0)
@@ -208,3 +214,19 @@ def test_two_epochs_are_independent() -> None:
     run = lz.run(indexed(20_000) | lz.shuffle(500, seed=0))
     one, two = (np.fromiter(run.epoch(), int) - np.arange(20_000) for _ in range(2))
     assert abs(np.corrcoef(one, two)[0, 1]) < 0.03
+
+
+def test_golden_values() -> None:
+    assert order(5, 0, 12).tolist() == [0, 1, 4, 2, 5, 3, 6, 8, 10, 7, 9, 11]
+    assert order(64, 7, 400)[100:110].tolist() == [
+        97,
+        82,
+        112,
+        93,
+        142,
+        109,
+        69,
+        111,
+        122,
+        140,
+    ]

@@ -178,7 +178,7 @@ def test_what_is_the_users_own_can_be_written_to() -> None:
     rows = ROWS.copy()
     copied = lz.source(rows) | lz.map(np.copy) | lz.map(doubled) | lz.repeat(2)
     assert equal(list(copied), [row * 2 for row in ROWS] * 2)
-    stacked = lz.source(rows) | lz.shuffle(seed=0) | lz.batch(5, collate=lz.stack)  # and of one
+    stacked = lz.source(rows) | lz.shuffle(seed=0) | lz.batch(2, collate=lz.stack)
     vectorized = lz.columns(x=rows) | lz.map(lambda b: {"x": doubled(b["x"])}, vectorized=True)
     for _ in (stacked | lz.map(doubled)), vectorized | lz.batch(3, collate=lz.stack), vectorized:
         list(_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import chain, count, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.compat.emloop import StreamWrapper
 from tests.compat.emloop.cases import END, Source, asked, epoch_sizes
-from tests.compat.resuming import resumes_twice
-from tests.helpers import Costly
+from tests.helpers import IS_DEEP, Costly
 
 KINDS: dict[str, Callable[[list[Any]], Callable[[], Any]]] = {
     "generator": lambda batches: lambda: (batch for batch in batches),
@@ -31,11 +30,24 @@ KINDS: dict[str, Callable[[list[Any]], Callable[[], Any]]] = {
 )
 def test_el18_resumed_amid_a_thousand_batches_twice(kind: str, epoch_size: int) -> None:
     stream_fn = KINDS[kind]([("batch", n) for n in range(97)])
-    resumes_twice(lambda: StreamWrapper(stream_fn, 0, epoch_size, "train"), every_pull)
-
-
-def every_pull(stream: StreamWrapper[Any]) -> Iterator[Any]:
-    return chain.from_iterable(asked(stream) for _ in count())
+    stream: StreamWrapper[Any] = StreamWrapper(stream_fn, 0, epoch_size, "train")
+    expected, states = [], []
+    for _ in range(1000):
+        states.append(json.dumps(stream.state_dict()))
+        expected += asked(stream)
+    assert expected.count(END) == 1000 // ((97 if epoch_size < 0 else epoch_size) + 1)
+    assert len(set(states)) == 1000
+    assert max(map(len, states)) <= 1024
+    expected += asked(stream, 8)
+    for at in range(0, 1000, 1 if IS_DEEP else 7):
+        again: StreamWrapper[Any] = StreamWrapper(stream_fn, 0, epoch_size, "train")
+        again.load_state_dict(json.loads(states[at]))
+        assert asked(again, 3) == expected[at : at + 3]
+        twice: StreamWrapper[Any] = StreamWrapper(stream_fn, 0, epoch_size, "train")
+        twice.load_state_dict(again.state_dict())
+        if at + 3 < 1000:
+            assert again.state_dict() == json.loads(states[at + 3])
+        assert asked(twice, 5) == expected[at + 3 : at + 8]
 
 
 @given(

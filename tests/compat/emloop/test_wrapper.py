@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -68,7 +67,7 @@ def test_el1_the_function_is_called_when_a_batch_is_asked_for_and_again_at_the_e
     with stream:
         assert stream.empty()
         assert source.log == []
-        assert asked(stream, 2) == source.made() == [(0, 0), (0, 1)]
+        assert asked(stream, 2) == [(0, 0), (0, 1)]
         assert next(source.passes) == 1
         source.passes = count(1)
         assert asked(stream, 2) == [END, (1, 0)]
@@ -107,8 +106,23 @@ def test_el5_with_a_buffer_the_first_batch_is_had_within_with_alone() -> None:
     stream.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("is_inside", [True, False])
-def test_el6_what_is_ready_and_the_place_outlive_leaving(is_inside: bool) -> None:
+def test_el5_what_is_ready_comes_first_and_no_thread_is_left_behind() -> None:
+    source = Source(6)
+    stream = StreamWrapper(source, buffer_size=3)
+    with stream, stream.allow_buffering:
+        assert next(stream) == (0, 0)
+        source.wait(4)
+    made = len(source.made())
+    assert made >= 4
+    for number in range(1, made):
+        assert next(stream) == (0, number)
+        assert not workers()
+    assert len(source.made()) == made
+    assert list(stream) == [(0, number) for number in range(made, 6)]
+    assert source.log == [0, *((0, n) for n in range(6))]
+
+
+def test_el6_what_is_ready_and_the_place_outlive_leaving() -> None:
     source = Source(9)
     stream = StreamWrapper(source, buffer_size=3)
     with stream:
@@ -117,14 +131,53 @@ def test_el6_what_is_ready_and_the_place_outlive_leaving(is_inside: bool) -> Non
             source.wait(4)
     ready = len(source.made())
     assert ready >= 4
-    with stream if is_inside else nullcontext():
+    with stream:
         assert not stream.empty()
         assert asked(stream, ready - 1) == [(0, n) for n in range(1, ready)]
-        assert is_inside or not workers()
         assert len(source.made()) == ready
         assert stream.empty()
         assert list(stream) == [(0, n) for n in range(ready, 9)]
     assert source.log == [0, *((0, n) for n in range(9))]
+
+
+def test_el6_what_was_not_begun_is_made_once() -> None:
+    source = Source(9)
+    source.lets = threading.Semaphore(1)
+    stream = StreamWrapper(source, buffer_size=2)
+    with stream:
+        next(stream)
+        source.wait(1)
+        with stream.allow_buffering:
+            source.wait(1)  # while two more are handed in
+        source.lets.release(99)
+    assert source.made() == [(0, 0), (0, 1)]
+    with stream:
+        assert next(stream) == (0, 1)
+        with stream.allow_buffering:
+            source.wait(1)
+        assert asked(stream, 3) == [(0, 2), (0, 3), (0, 4)]
+    made = source.made()
+    assert source.log == [0, *((0, n) for n in range(len(made)))]
+
+
+def test_el6_leaving_by_an_error_is_leaving() -> None:
+    stream = StreamWrapper(Source(3), buffer_size=3)
+    for number in range(3):
+        with pytest.raises(KeyError), stream:
+            raise KeyError(next(stream) == (0, number))
+    with stream:
+        assert asked(stream, 2) == [END, (0, 0)]
+
+
+def test_el7_on_entry_nothing_is_made_and_then_what_is_asked_for() -> None:
+    source = Source(9)
+    stream = StreamWrapper(source, buffer_size=3)
+    with stream:
+        pass
+    assert source.log == []
+    with stream:
+        next(stream)
+    assert source.log == [0, (0, 0)]
 
 
 def test_el7_allowing_nests_fills_the_buffer_and_ends_with_one_more() -> None:
@@ -150,6 +203,22 @@ def test_el7_allowing_nests_fills_the_buffer_and_ends_with_one_more() -> None:
     assert len(source.made()) == 7, "no more than the buffer, and one in hand"
 
 
+def test_el7_a_batch_that_is_ready_opens_no_gate() -> None:
+    source = Source(99)
+    source.lets = threading.Semaphore(3)
+    stream = StreamWrapper(source, buffer_size=6)
+    with stream:
+        next(stream)
+        with stream.allow_buffering:
+            source.wait(4)
+        source.lets.release(99)
+        for number in (1, 2):
+            assert not source.begun.acquire(timeout=0.3)
+            assert asked(stream) == [(0, number)]
+        assert not source.begun.acquire(timeout=0.3)
+    assert len(source.made()) == 4
+
+
 def test_el7_an_open_gate_makes_nothing_of_the_next_epoch() -> None:
     for epoch_size in (-1, 3):
         source = Source(3)
@@ -157,6 +226,16 @@ def test_el7_an_open_gate_makes_nothing_of_the_next_epoch() -> None:
         with stream, stream.allow_buffering:
             assert asked(stream, 3) == [(0, 0), (0, 1), (0, 2)]
         assert source.log == [0, (0, 0), (0, 1), (0, 2)]
+
+
+def test_el7_the_gate_may_be_opened_before_entering() -> None:
+    source = Source(9)
+    stream = StreamWrapper(source, buffer_size=2)
+    with stream.allow_buffering, stream:
+        source.wait(3)
+    with stream:
+        pass
+    assert source.made() == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_el8_no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.compat.gluon import ShardedDataLoader
+from lazyckpt.compat.gluon import (
+    ShardedDataLoader,
+)
 
 LAST = ["keep", "discard", "rollover"]
 WORKERS: list[dict[str, Any]] = [

@@ -23,11 +23,30 @@ from tests.compat.gluon.cases import WARNS, cut, loader
 SCHEMES = [ConstWidthBucket(), LinearWidthBucket(), ExpWidthBucket(), ExpWidthBucket(2)]
 
 
+def naive_keys(scheme: BucketScheme, longest: int, shortest: int, number: int) -> list[int]:
+    if isinstance(scheme, ConstWidthBucket):
+        width = max((1 + longest - shortest) // number, 1)
+        return [max(longest - i * width, shortest) for i in range(number)]
+    if isinstance(scheme, LinearWidthBucket):
+        alpha = 2 * float(longest - shortest - number) / (number * (number + 1))
+        widths = [sum(alpha * j for j in range(1, i + 2)) + i + 1 for i in range(number)]
+    else:
+        assert isinstance(scheme, ExpWidthBucket)
+        step = scheme.bucket_len_step
+        whole = sum(step**j for j in range(number))
+        span = longest - shortest
+        widths = [span * sum(step**j for j in range(i + 1)) / whole for i in range(number)]
+    keys = [round(shortest + width) for width in widths]
+    return [*keys[:-1], max(keys[-1], longest)]
+
+
 @given(st.sampled_from(SCHEMES), st.integers(1, 60), st.integers(0, 200), st.integers(1, 15))
 def test_gl17_bucket_schemes(scheme: BucketScheme, least: int, span: int, number: int) -> None:
     keys = scheme(least + span, least, number)
+    naive = naive_keys(scheme, least + span, least, number)
     assert len(keys) == number
-    assert least <= min(keys)
+    assert all(abs(a - b) <= 1 for a, b in zip(keys, naive, strict=True))  # a tie may round
+    assert sum(a != b for a, b in zip(keys, naive, strict=True)) <= 2
     assert max(keys) >= least + span
     pairs = scheme((least + span, least), (least, least), number)
     assert pairs == list(zip(keys, scheme(least, least, number), strict=True))

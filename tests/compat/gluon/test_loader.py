@@ -13,12 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.compat.gluon import ShardedDataLoader, default_batchify_fn
-from tests.compat.gluon.cases import LAST, TENS, WORKERS, Seeded, indices, loader, model, orders_of
+from lazyckpt.compat.gluon import (
+    ShardedDataLoader,
+    default_batchify_fn,
+)
+from tests.compat.gluon.cases import (
+    LAST,
+    TENS,
+    WORKERS,
+    Seeded,
+    indices,
+    joined,
+    loader,
+    model,
+    orders_of,
+)
 from tests.helpers import Indexed
 
 
-def test_gl1_gl4_what_is_wrong_or_does_not_go_together_is_refused() -> None:
+def test_gl1_what_is_wrong_or_does_not_go_together_is_refused() -> None:
     for wrong in (
         {},
         {"shuffle": True},
@@ -34,7 +47,6 @@ def test_gl1_gl4_what_is_wrong_or_does_not_go_together_is_refused() -> None:
         {"batch_size": 2, "batchify_fn": "stack"},
         {"batch_size": 2, "sampler": 7},
         {"batch_size": 2, "shuffle": True, "seed": -1},
-        {"batch_size": 2, "last_batch": "roll_over"},
     ):
         with pytest.raises(ValueError, match=r"ShardedDataLoader|seed"):
             ShardedDataLoader(TENS, **wrong)  # type: ignore[arg-type]
@@ -45,13 +57,28 @@ def test_gl1_arguments_come_in_the_original_order() -> None:
     assert list(made) == [[0, 10, 20], [30]]
 
 
+def test_gl2_without_shuffle_the_order_is_that_of_the_data() -> None:
+    made = loader(7, 3)
+    assert [list(made) for _ in range(2)] == [[[0, 10, 20], [30, 40, 50], [60]]] * 2
+
+
+@given(st.integers(0, 40), st.integers(1, 9), st.integers(0, 5))
+def test_gl2_with_shuffle_each_epoch_has_another_order(size: int, batch: int, seed: int) -> None:
+    made = loader(size, batch, shuffle=True, seed=seed)
+    epochs = [joined(map(indices, made)) for _ in range(3)]
+    assert all(sorted(order) == list(range(size)) for order in epochs)
+    assert size < 8 or len({tuple(order) for order in epochs}) == 3
+    again = loader(size, batch, shuffle=True, seed=seed)
+    assert [joined(map(indices, again)) for _ in range(3)] == epochs
+
+
 @given(
     st.integers(0, 30),
     st.integers(1, 12),
     st.sampled_from(LAST),
     st.sampled_from(["own", None, 0, 1, 2, 3]),
 )
-def test_gl2_gl3_orders_last_batch_and_len(size: int, batch: int, last: str, seed: Any) -> None:
+def test_gl3_last_batch_and_len(size: int, batch: int, last: str, seed: Any) -> None:
     if seed == "own":
         made = loader(size, batch, sampler=Seeded(size), last_batch=last)
         same = Seeded(size)
@@ -85,6 +112,11 @@ def test_gl3_rollover_wants_to_know_where_an_epoch_ends() -> None:
     made = loader(5, 2, sampler=Lying(5), last_batch="rollover")
     with pytest.raises(lz.SourceChanged, match=r"has 5 items, but its len\(\) was 6"):
         list(made)
+
+
+def test_gl4_an_invalid_last_batch_is_reported_at_once() -> None:
+    with pytest.raises(ValueError, match="last_batch must be 'keep', 'discard' or 'rollover'"):
+        loader(3, 2, last_batch="roll_over")
 
 
 @given(

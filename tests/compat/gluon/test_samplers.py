@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.compat import gluon
 from lazyckpt.compat.gluon import (
     FixedBucketSampler,
     ShardedDataLoader,
@@ -121,6 +122,20 @@ def test_gl21_part_index_is_checked() -> None:
     for wrong in ((10, 3, 3), (10, 3, -1), (2, 3, 0), (10, 0, 0)):
         with pytest.raises(ValueError, match="SplitSampler"):
             SplitSampler(*wrong)
+
+
+HEAD = [
+    "BaseSampler", "BoundedBudgetSampler", "BucketScheme", "ConstWidthBucket", "DatasetLoader",
+    "ExpWidthBucket", "FixedBucketSampler", "LinearWidthBucket", "ShardedIterator",
+    "SortedBucketSampler", "SortedSampler", "SplitSampler",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEAD)
+def test_what_the_master_branch_has_is_here_or_said_not_to_be(name: str) -> None:
+    is_here = name in gluon.__all__
+    says = f"\n- `{name}`;" in (gluon.__doc__ or "")
+    assert is_here is not says
 
 
 @pytest.mark.parametrize("contiguous", [False, True])

@@ -17,8 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.compat.gluon import ShardedDataLoader
-from tests.compat.gluon.cases import WORKERS, cut, indices, joined, loader, model, orders_of
+from lazyckpt.compat.gluon import (
+    ShardedDataLoader,
+)
+from tests.compat.gluon.cases import WORKERS, Seeded, cut, indices, joined, loader, model, orders_of
+from tests.executors.test_closing import open_files
 from tests.helpers import Indexed, is_alive, until
 
 
@@ -163,6 +166,29 @@ def test_gl13_after_an_error_the_same_batch_is_tried_again(
     assert 1 <= len(errors) <= 3  # a worker may meet a later error before an earlier one
 
 
+@pytest.mark.parametrize("workers", WORKERS)
+def test_gl13_the_state_after_an_error_is_that_before_the_batch(
+    tmp_path: Path, workers: dict[str, Any]
+) -> None:
+    options: dict[str, Any] = {"batchify_fn": list, **workers}
+    sampler = Seeded(12, batch_size=2)
+    with ShardedDataLoader(
+        Once(tmp_path, 12, {5}, ValueError("lost")), batch_sampler=sampler, **options
+    ) as made:
+        given: list[Any] = []
+        with pytest.raises(ValueError, match="lost"):
+            given.extend(made)
+        expected = list(Seeded(12, batch_size=2))
+        assert sampler.asked == 1
+        state = made.state_dict()
+    with ShardedDataLoader(range(12), batch_sampler=Seeded(12, batch_size=2), **options) as other:
+        other.load_state_dict(state)
+        left = list(other)
+        assert len(left) < len(expected)
+        assert left == expected[-len(left) :]
+        assert 5 in left[0]
+
+
 class Failing:
     """A sampler without a len, which fails at the fifth index, as often as it is told to."""
 
@@ -248,6 +274,41 @@ def test_gl16_close_ends_the_workers_and_iterating_starts_them_again() -> None:
     made.load_state_dict(state)
     assert len(list(made)) == 14
     made.close()
+
+
+class Lines:
+    """The ints in the lines of a file, which is open while they are read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[int]:
+        with self.path.open() as file:
+            yield from map(int, file)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_gl16_close_closes_what_the_sampler_has_open(
+    workers: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "indices"
+    path.write_text("".join(f"{index}\n" for index in range(50)))
+    gc.disable()
+    try:
+        made = loader(50, 1, sampler=lz.source(Lines(path)), **workers)
+        found: list[Any] = []
+        for taken in (1, 3, 0):
+            batches = iter(made)
+            found += [indices(batch) for batch in islice(batches, taken)]
+            state = made.state_dict()
+            made.close()
+            assert not open_files(tmp_path)
+            made.load_state_dict(state)
+        found += [indices(batch) for batch in made]
+        assert joined(found) == list(range(50))
+        assert not open_files(tmp_path)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("taken", [5, 20])

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from infinibatch import datasets as old_datasets
 
 from lazyckpt.compat.infinibatch import datasets
-from tests.compat.infinibatch.cases import CHUNKS, some
+from tests.compat.infinibatch.cases import some, through_json
+
+CHUNKS = [[f"{number}-{line}" for line in range(number % 4)] for number in range(9)]
+
+
+@given(
+    st.integers(0, 5), st.booleans(), st.booleans(), st.sampled_from([None, str.upper]), st.data()
+)
+def test_ib46_chunked_dataset(
+    seed: int, shuffle: bool, windowed: bool, transform: Any, data: Any
+) -> None:
+    ranks = data.draw(st.integers(1, 4))
+    rank, cut = data.draw(st.integers(0, ranks - 1)), data.draw(st.integers(0, 40))
+    ours, other, theirs = (
+        module.chunked_dataset_iterator(
+            list(range(9)), CHUNKS.__getitem__, 6, True, seed, shuffle, windowed, transform,
+            num_instances=ranks, instance_rank=rank,
+        )
+        for module in (datasets, datasets, old_datasets)
+    )  # fmt: skip
+    assert some(ours, cut) == some(theirs, cut)
+    other.setstate(theirs.getstate())
+    rest = some(theirs, 30)
+    assert some(other, 30) == rest
+    other.setstate(through_json(ours.getstate()))
+    assert some(other, 30) == rest
 
 
 def test_ib47_chunked_dataset_to_train_or_not() -> None:
@@ -29,9 +57,3 @@ def test_ib47_chunked_dataset_to_train_or_not() -> None:
     plain = old_datasets.chunked_dataset_iterator(CHUNKS, iter, 6, seed=0)
     assert some(it) == some(plain)
     it.close()
-
-
-def test_ib45_bump_seed() -> None:
-    for bump in (datasets.bump_seed, old_datasets.bump_seed):
-        assert (bump(None), bump(4)) == (None, 5)
-    assert datasets.bump_seed(4, 3) == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,41 @@ def test_ib36_prefetch_gives_what_the_source_gives() -> None:
     found = [[int(x) for x in batch] for batch in it]
     assert found == some(old.FixedBatchIterator(stream(old), 5))
     it.close()
+
+
+@pytest.mark.parametrize("size", [1000, 5000])
+@pytest.mark.parametrize("wide", [1, 2000])
+def test_a_large_buffer(size: int, wide: int) -> None:
+    """Of small items, and of ones that fill a pipe; left, re-set and failing amid it all."""
+    n, failing = 4 * size // wide + 3000, 2 * size // wide + 2000
+
+    def make(x: int) -> Any:
+        if x == failing:
+            raise KeyError(x)
+        return (x, "x" * wide)
+
+    expected = [(x, "x" * wide) for x in range(n)]
+    source = iterators.MapIterator(native(iterators, n), make)
+    it = iterators.PrefetchIterator(source, size)
+    assert some(it, failing // 2) == expected[: failing // 2]
+    middle = it.getstate()
+    it.setstate(None)
+    assert some(it, 3) == expected[:3]
+    it.setstate(middle)
+    assert until_it_fails(it) == expected[failing // 2 : failing]
+    with pytest.raises(KeyError):
+        next(it)
+    state = through_json(it.getstate())
+    it.setstate(middle)
+    assert some(it, 1) == expected[failing // 2 : failing // 2 + 1]
+    it.close()
+    failing = -1
+    after = iterators.PrefetchIterator(iterators.MapIterator(native(iterators, n), make), size)
+    after.setstate(state)
+    assert some(after, n) == expected[2 * size // wide + 2000 :]
+    after.setstate(None)
+    next(after)
+    after.close()
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])

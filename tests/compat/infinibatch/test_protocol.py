@@ -6,11 +6,10 @@ import copy
 import pickle
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import cloudpickle
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from infinibatch import datasets as old_datasets
 from infinibatch import iterators as old
 
@@ -18,20 +17,20 @@ import lazyckpt as lz
 from lazyckpt.compat import infinibatch
 from lazyckpt.compat.infinibatch import datasets, iterators
 from tests.compat.infinibatch.cases import (
-    DRAWN,
     MAKES,
     MOST,
     Make,
-    goes_on,
     native,
     place,
     running,
+    same,
     some,
     stream,
     through_json,
     until_it_fails,
 )
 from tests.executors.faults import script
+from tests.helpers import IS_DEEP
 
 STAGES = {
     "Multiplex": lambda it, s: it.MultiplexIterator(s, [s]),
@@ -65,8 +64,7 @@ def test_every_public_name_is_there() -> None:
 def test_ib1_ib2_every_object_is_its_own_iterator_and_a_state_covers_the_pipeline(
     name: str,
 ) -> None:
-    for cut in range(MOST + 1):
-        goes_on(MAKES[name], cut)
+    same(MAKES[name])
     it = MAKES[name](iterators)
     assert iter(it) is it
     assert isinstance(it, iterators.CheckpointableIterator)
@@ -74,12 +72,6 @@ def test_ib1_ib2_every_object_is_its_own_iterator_and_a_state_covers_the_pipelin
     state = it.getstate()
     assert pickle.loads(pickle.dumps(state)) == state
     it.close()
-
-
-@pytest.mark.parametrize("name", DRAWN)
-@given(st.data())
-def test_orders_and_states_are_the_originals_whatever_the_arguments(name: str, data: Any) -> None:
-    goes_on(data.draw(DRAWN[name]), data.draw(st.integers(0, 400)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -216,6 +208,16 @@ def test_d_copies_and_pickles_go_on_on_their_own(name: str, cut: int) -> None:
     it.close()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_an_iterator_that_is_dropped_is_gone_at_once(name: str) -> None:
+    for count in (0, 3, 100):
+        it = MAKES[name](iterators)
+        some(it, count)
+        gone = ref(it)
+        del it
+        assert gone() is None
+
+
 def test_d_an_exception_is_tried_again() -> None:
     bad = [3]
 
@@ -281,14 +283,15 @@ class Counting(iterators.CheckpointableIterator):
 
 
 def test_an_iterator_of_ones_own() -> None:
-    def made() -> iterators.FixedBatchIterator:
-        return iterators.FixedBatchIterator(
+    it = iterators.FixedBatchIterator(
+        iterators.SelectManyIterator(Counting(9), lambda x: [x, x]), 4
+    )
+    whole = some(it)
+    it.setstate(None)
+    for cut in range(len(whole) + 1):
+        other = iterators.FixedBatchIterator(
             iterators.SelectManyIterator(Counting(9), lambda x: [x, x]), 4
         )
-
-    it, whole = made(), some(made())
-    for cut in range(len(whole) + 1):
-        other = made()
         other.setstate(through_json(it.getstate()))
         assert some(other) == whole[cut:]
         some(it, 1)
@@ -304,6 +307,31 @@ def test_two_stages_of_one_iterator_of_ones_own() -> None:
         with pytest.raises(RuntimeError, match="two stages"):
             next(stage)
         assert some(stage) == [*rest]  # trying again, it goes where the stage is
+
+
+@pytest.mark.parametrize("name", ["permutation", "buffered", "blockwise", "buckets", "random"])
+def test_a_long_run_resumes_twice_wherever_it_stopped(name: str) -> None:
+    def make(it: Any) -> Any:
+        source = it.InfinitePermutationSourceIterator(list(range(130)), 1)
+        if name == "buffered":
+            return it.BufferedShuffleIterator(source, 20, 1)
+        if name == "blockwise":
+            return it.BlockwiseShuffleIterator(source, 50, 1)
+        if name == "buckets":
+            return it.BucketedReadaheadBatchIterator(source, 30, lambda x: x % 7, 1, seed=1)
+        return it.RandomIterator(5) if name == "random" else source
+
+    expected = some(make(old), 1002)
+    it, once, twice = make(iterators), make(iterators), make(iterators)
+    step = 1 if IS_DEEP else 7
+    for cut in range(0, 1000, step):
+        once.setstate(it.getstate())
+        assert next(once) == expected[cut]
+        twice.setstate(once.getstate())
+        assert next(twice) == expected[cut + 1]
+        assert next(it) == expected[cut]
+        assert place(once.getstate()) == place(it.getstate())
+        some(it, step - 1)
 
 
 OUTLIVING = """

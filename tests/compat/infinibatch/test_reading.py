@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from infinibatch import iterators as old
 
 from lazyckpt.compat.infinibatch import iterators
-from tests.compat.infinibatch.cases import drawing, native, place, some, through_json
+from tests.compat.infinibatch.cases import SEEDS, drawing, native, place, some, through_json
 from tests.helpers import Streamed
 
 
@@ -72,6 +73,15 @@ def test_ib12_train_or_not() -> None:
         assert some(ours) == some(theirs)
 
 
+@given(st.integers(0, 40), st.integers(1, 12))
+def test_ib13_contiguous_parts(n: int, ranks: int) -> None:
+    parts = [some(iterators.ChunkedSourceIterator(list(range(n)), ranks, r)) for r in range(ranks)]
+    theirs = [some(old.ChunkedSourceIterator(list(range(n)), ranks, r)) for r in range(ranks)]
+    assert parts == theirs
+    assert list(chain(*parts)) == list(range(n))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
 def test_ib14_ranks_out_of_range() -> None:
     assert some(iterators.ChunkedSourceIterator([1, 2], 5, 4)) == []
     for rank in (2, 3, -1):
@@ -79,6 +89,21 @@ def test_ib14_ranks_out_of_range() -> None:
             iterators.ChunkedSourceIterator([1, 2], 2, rank)
         with pytest.raises(ValueError, match="instance_rank"):
             iterators.InfinitePermutationSourceIterator([1, 2], 0, True, 2, rank)
+
+
+@given(SEEDS, st.integers(1, 30), st.integers(1, 6), st.data())
+def test_ib15_ranks_by_turns(seed: Any, n: int, ranks: int, data: Any) -> None:
+    rank, cut = data.draw(st.integers(0, ranks - 1)), data.draw(st.integers(0, 80))
+    ours, theirs, resumed = (
+        it.InfinitePermutationSourceIterator(list(range(n)), seed, True, ranks, rank)
+        for it in (iterators, old, iterators)
+    )
+    assert some(ours, cut) == some(theirs, cut)
+    resumed.setstate(theirs.getstate())
+    rest = some(theirs, 50)
+    assert some(resumed, 50) == rest
+    resumed.setstate(through_json(ours.getstate()))
+    assert some(resumed, 50) == rest
 
 
 @given(st.integers(1, 9), st.integers(1, 25), st.integers(0, 5), st.sampled_from([None, 4]))
@@ -105,6 +130,18 @@ def test_ib17_without_shuffle_a_cycle_and_copies() -> None:
         it.setstate(None)
         assert some(it, 3) == expected
         items = [[1], [2], [3]]
+
+
+@settings(max_examples=20)
+@given(st.integers(2000, 9000), st.integers(0, 3), st.integers(0, 20_000))
+def test_ib18_large_permutations(n: int, seed: int, cut: int) -> None:
+    ours, theirs, resumed = (
+        it.InfinitePermutationSourceIterator(range(n) if it is iterators else list(range(n)), seed)
+        for it in (iterators, old, iterators)
+    )
+    assert some(ours, cut) == some(theirs, cut)
+    resumed.setstate(through_json(ours.getstate()))
+    assert some(resumed, 100) == some(ours, 100) == some(theirs, 100)
 
 
 def test_ib19_no_items() -> None:

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.cases import LIBRARIES, REFUSED, IterableTen, outcomes, same
+from tests.compat.seqtools.cases import (
+    LIBRARIES,
+    REFUSED,
+    IterableTen,
+    outcomes,
+    same,
+)
 
 
 @given(st.integers(-9, 9), st.integers(-9, 9), st.integers(-4, 4).filter(bool))

@@ -153,7 +153,6 @@ def wrong_arguments_are_refused(kind: Any, stream: Any) -> None:
         (range(3), {"num_workers": -1}),
         (range(3), {"timeout": -1}),
         (range(3), {"batch_size": 0}),
-        (range(3), {"num_workers": 1, "multiprocessing_context": "bad"}),
     ):
         with pytest.raises(REFUSED):
             kind(dataset, **options)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -114,6 +116,36 @@ def test_sq12_passthrough_raises_the_error_itself() -> None:
     for library in LIBRARIES:
         with pytest.raises(ValueError, match="evaluation"):
             library.seterr("other")
+
+
+@dataclass(frozen=True)
+class Fixed(Exception):
+    """An error whose attributes can't be set."""
+
+    number: int
+
+
+class Failing(Sequence[int]):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: Any) -> Any:
+        raise Fixed(index)
+
+
+def test_sq12_an_error_that_is_a_frozen_dataclass_keeps_its_type() -> None:
+    with pytest.raises(Fixed) as caught:
+        ours.add_cache(Failing())[1]
+    assert "item 1" in vars(caught.value)["__notes__"][0]
+    sequence = ours.smap(Failing().__getitem__, range(3))
+    try:
+        ours.seterr("passthrough")
+        for read in (lambda: sequence[0], lambda: list(sequence)):
+            with pytest.raises(Fixed) as caught:
+                read()
+            assert "item 0 of smap" in vars(caught.value)["__notes__"][0]
+    finally:
+        ours.seterr("wrap")
 
 
 def test_sq12_errors_of_other_stages_keep_their_type() -> None:

@@ -6,6 +6,8 @@ import gc
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
 from functools import partial
 from itertools import islice
@@ -107,6 +109,33 @@ def test_sq27_workers_start_and_make_items_when_it_is_made(
 def write_to(path: str, text: bytes, *_: int) -> None:
     with open(os.open(path, os.O_RDWR), "wb", buffering=0) as file:  # waits for no reader
         file.write(text)
+
+
+ORPHANS = """
+import os, signal, time
+from lazyckpt.compat import seqtools
+def linger(x):
+    return x
+if __name__ == "__main__":
+    ahead = seqtools.prefetch(seqtools.smap(linger, range(10**6)), 2, "process")
+    ahead[0]
+    print("started", flush=True)
+    signal.pause()
+"""
+
+
+def test_sq27_orphaned_workers_end(tmp_path: Any) -> None:
+    script = tmp_path / "orphans.py"
+    script.write_text(ORPHANS)
+    # The workers hold the pipe's other end: it is at its end when all are gone.
+    child = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"started\n"
+    child.kill()
+    child.wait()
+    with child.stdout:
+        assert select.select([child.stdout], [], [], HANGS)[0], "workers live on"
+        assert child.stdout.read() == b""
 
 
 @pytest.mark.parametrize("method", METHODS)

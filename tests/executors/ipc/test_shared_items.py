@@ -10,6 +10,8 @@ import pytest
 
 import lazyckpt as lz
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 unpickled = 0
 
 

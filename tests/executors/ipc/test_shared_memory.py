@@ -16,6 +16,8 @@ import lazyckpt as lz
 from tests.executors.faults import script
 from tests.helpers import until
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 SIZE = 40_000
 
 

@@ -24,7 +24,9 @@ import pytest
 import lazyckpt as lz
 from tests.executors.cases import Stream
 from tests.executors.faults import every_other, keep
-from tests.helpers import traced, until
+from tests.helpers import until
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 LARGE, MEDIUM, SMALL = 3 << 20, 400 << 10, 1 << 10  # bytes of an item
 
@@ -101,6 +103,18 @@ def held(pipeline: lz.Pipeline[Any], executor: lz.Executor, made: Made, least: i
     return made.count() - 3
 
 
+def test_it_says_what_is_made_what_is_on_its_way_and_what_is_ready() -> None:
+    pipeline = SHAPES["random access"](Made(Path(os.devnull), 1))
+    assert {name: told(pipeline, make()) for name, make in EXECUTORS.items()} == {
+        "one thread": 1 + 2,
+        "threads": 3 + 2,
+        "one process": 1 + 1 + 2,
+        "processes": 2 + 1 + 2,
+        "more ready": 2 + 9,
+        "tasks": 4,
+    }
+
+
 @pytest.mark.parametrize("executor", SINGLE, indirect=True)
 @pytest.mark.parametrize("shape", [*SHAPES][:3])
 def test_as_many_large_items_are_ahead_as_it_says(
@@ -159,8 +173,14 @@ def test_nothing_is_ahead_where_the_consumer_makes_it_or_it_is_held_back(tmp_pat
 
 def test_what_it_says_beside_the_counts() -> None:
     joined = SHAPES["joined"](Made(Path(os.devnull), 1))
-    for part in ("in parts", "joined pipelines share", "slots of shared memory per worker"):
-        assert part in sentence(joined, lz.processes(2))
+    assert sentence(joined, lz.processes(2)) == (
+        "stages have their own buffers; items below 256 KiB travel in chunks of at most 256 KiB "
+        "and 16,384 items, with 3 chunks per worker, 2 more chunks, and 2 more items; the outputs "
+        "of one input travel in parts of at most 1 MiB or one item, with 4.5 MiB per worker; "
+        "joined pipelines share these limits, with at least one item each; large arrays and "
+        "messages lie in 24 slots of shared memory per worker, each as large as the worker's "
+        "largest message"
+    )
     assert "slots" not in sentence(joined, lz.processes(2, shared_memory=False))
     assert "slots" not in sentence(joined, lz.threads(2))
     plain = lz.source(ENDLESS) | lz.map(str)
@@ -202,11 +222,15 @@ def test_the_parts_of_small_outputs_hold_no_more_than_it_says() -> None:
     pipeline, executor = lz.source(range(1_000, 2_000)) | lz.flat_map(numbers), lz.threads(2)
     found = re.search(r"one item, with ([\d.]+) MiB per worker", sentence(pipeline, executor))
     assert found is not None
-    with traced(), lz.run(pipeline, executor=executor) as run:
-        assert sum(1 for _ in islice(run, 200_000)) == 200_000
-        ready: list[int] = []
-        until(lambda: ready.append(run.stats.ready) or ready[-40:] == [ready[-1]] * 40)
-        assert tracemalloc.get_traced_memory()[0] <= 2 * (float(found[1]) + 2) * 2**20
+    tracemalloc.start()
+    try:
+        with lz.run(pipeline, executor=executor) as run:
+            assert sum(1 for _ in islice(run, 200_000)) == 200_000
+            ready: list[int] = []
+            until(lambda: ready.append(run.stats.ready) or ready[-40:] == [ready[-1]] * 40)
+            assert tracemalloc.get_traced_memory()[0] <= 2 * (float(found[1]) + 2) * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("workers", "buffer_size"), [(1, 8), (3, 2)])

@@ -14,6 +14,8 @@ import lazyckpt as lz
 from tests.executors.cases import Stream, odd, square, total
 from tests.executors.table import picks
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 NUMBERS = lz.source(range(100))
 STREAM = lz.source(Stream(100))
 HERE = "in one separate ..., in order"  # a thread or a process

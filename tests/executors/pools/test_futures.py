@@ -121,9 +121,10 @@ class Counting(ThreadPoolExecutor):
 
     def __init__(self, inner: Any) -> None:
         super().__init__(1)
-        self.inner, self.sent = inner, 0
+        self.inner, self.tasks, self.sent = inner, 0, 0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.tasks += 1
         self.sent += args[0].serialized is not None
         future: Future[Any] = self.inner.submit(fn, *args, **kwargs)
         return future

@@ -14,6 +14,8 @@ import lazyckpt as lz
 from tests.executors.faults import LONG
 from tests.helpers import until
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 
 class Asleep:
     """Sleeps from the second item on; each worker that does so leaves a file."""

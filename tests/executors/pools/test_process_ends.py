@@ -18,6 +18,8 @@ import lazyckpt as lz
 from tests.executors.faults import LONG, SOON, seekable
 from tests.helpers import is_alive, pids_of, until
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 
 def fail() -> None:
     raise ValueError("mine")

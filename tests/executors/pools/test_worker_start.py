@@ -39,6 +39,8 @@ from tests.executors.faults import (
 )
 from tests.helpers import parent_of, until, worker_pids
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 
 class Init:
     """Writes down its process and its argument; fails while the flag exists."""
@@ -88,6 +90,19 @@ def test_worker_init_of_who_reads_a_stream(executor: Any, workers: int) -> None:
         items, numbers = zip(*run, strict=True)
     assert items == tuple(range(1, 40, 2))
     assert {*numbers} == {0 if workers == 1 else workers}
+
+
+def test_threads_have_names_of_their_own() -> None:
+    names: list[str] = []
+
+    def init(number: int) -> None:
+        names.append(threading.current_thread().name)
+
+    pipeline = lz.source(range(99)) | lz.filter(lambda x: not sleep(0.001)) | lz.shuffle(9, seed=0)
+    with lz.run(pipeline, executor=lz.threads(2, worker_init=init)) as run:
+        list(run)
+    assert "lazyckpt-2" in names  # the reader next to the two; not each of these need get a task
+    assert len({*names}) == len(names)
 
 
 def test_worker_init_that_exits() -> None:
@@ -345,6 +360,18 @@ def anonymous_memory(x: Any) -> int:
     return int(status.partition("RssAnon:")[2].split()[0]) << 10
 
 
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_arrays_of_any_size_go_to_workers(method: str) -> None:
+    data = {name: np.arange(9 * size).reshape(9, size) for name, size in [("a", 1), ("b", 999)]}
+    pipeline = lz.columns(**data, c=np.full((9, 3001), 7, np.int8)) | lz.map(sum_of_each)
+    with lz.run(pipeline, executor=lz.processes(2, start_method=method)) as run:
+        assert list(run) == list(pipeline)
+
+
+def sum_of_each(row: dict[str, Any]) -> dict[str, int]:
+    return {name: int(value.sum()) for name, value in row.items()}
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the memory there")
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_an_array_as_a_source_is_in_memory_once(method: str) -> None:
@@ -462,8 +489,9 @@ with lz.run(lz.source(range(9)) | lz.map(abs), executor=many) as run:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 @pytest.mark.parametrize("method", ["forkserver", "fork"])
-def test_too_few_files_for_so_many_workers_are_an_error_that_says_so(
-    method: str, tmp_path: Path
-) -> None:
-    out = script(tmp_path, FEW_FILES.format(method=method))
-    assert "Too many open files: each worker needs a few; raise the limit" in out
+def test_too_few_files_for_so_many_workers_are_an_error_that_says_so(method: str) -> None:
+    code = FEW_FILES.format(method=method)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SOON, check=True
+    )
+    assert "Too many open files: each worker needs a few; raise the limit" in done.stdout

@@ -111,6 +111,20 @@ def test_the_head_of_a_long_table_stays_in_sight(
     assert browser.asked(HEAD)
 
 
+def test_pages_of_tables_are_wide_and_have_no_contents_in_the_margin(
+    browser: Browser, address: str
+) -> None:
+    wide = "return document.querySelector('article').getBoundingClientRect().width;"
+    contents = "return document.querySelectorAll('.toc-tree').length;"
+    browser.open(f"{address}/explanation/states.html", width=1400, dark=False)
+    narrow = browser.asked(wide)
+    assert browser.asked(contents) == 1
+    for name in [*TABLES, "explanation/peers", "how-to/troubleshooting"]:
+        browser.open(f"{address}/{name}.html", width=1400, dark=False)
+        assert browser.asked(wide) > 1.2 * narrow, name
+        assert browser.asked(contents) == 0, name
+
+
 @pytest.mark.parametrize("word", ["resume", "shuffle", "rebase"])
 def test_search_finds(browser: Browser, address: str, word: str) -> None:
     browser.open(f"{address}/search.html?q={word}", width=800, dark=False)

@@ -92,3 +92,34 @@ def test_pages_are_rendered_as_they_are_meant(site: Path) -> None:
 )
 def test_a_defect_is_noticed(html: str) -> None:
     assert [*defects(html)] != []
+
+
+def test_what_is_right_is_no_defect() -> None:
+    html = """<article><table><tr><td>a</td></tr></table><p><code>a | b</code> joins.</p>
+    <dl class="py class"><dt class="sig">class Run(state)</dt></dl>
+    <dt class="field-odd">Raises<span>:</span></dt> <dd class="field-odd"><p>An error.</p></dd>
+    <pre>x = {term}</pre></article>"""
+    assert [*defects(html)] == []
+
+
+def test_names_of_the_catalogue_are_links_in_groups(site: Path) -> None:
+    text = (site / "reference/catalogue.html").read_text("utf-8")
+    rows = re.findall(r"<tr[^>]*><td>(.*?)</td>", text, re.DOTALL)
+    assert len(rows) > 50
+    assert [row for row in rows if not re.search(r'href="\w+\.html#lazyckpt\.\w+"', row)] == []
+    assert len(re.findall(r"<h2>", text)) >= 6
+
+
+def test_the_reference_stands_above_the_notebooks(site: Path) -> None:
+    text = (site / "index.html").read_text("utf-8")
+    captions = [plain(each) for each in re.findall(r'<p class="caption".*?</p>', text, re.DOTALL)]
+    assert captions.index("Reference") < captions.index("Notebooks")
+
+
+def test_how_to_guides_link_the_reference(site: Path) -> None:
+    alone = []
+    for file in sorted((site / "how-to").glob("*.html")):
+        found = _ARTICLE.search(file.read_text("utf-8"))
+        if file.stem != "index" and found and "../reference/" not in found[0]:
+            alone.append(file.stem)
+    assert alone == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -67,3 +69,20 @@ def test_nothing_comes_from_elsewhere(pages: dict[Path, Page]) -> None:
             if link.startswith(("http:", "https:", "//")):
                 assert f'src="{link}"' not in text, f"{file.name}: {link}"
                 assert f'rel="stylesheet" type="text/css" href="{link}"' not in text
+
+
+def test_the_index_finds_what_one_looks_for(site: Path) -> None:
+    text = (site / "searchindex.js").read_text("utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    names = index["docnames"]
+    for word, page in (("resum", "tutorial"), ("shuffl", "reference/ordering")):
+        found = [index[where].get(word, []) for where in ("terms", "titleterms")]
+        numbers = {n for each in found for n in ([each] if isinstance(each, int) else each)}
+        assert page in [names[number] for number in numbers]
+
+
+def test_each_reader_links_to_what_all_share(site: Path) -> None:
+    text = (site / "reference" / "io.html").read_text("utf-8")
+    readers = re.findall(r'<dt [^>]*id="lazyckpt\.io\.read_', text)
+    link = r'href="#lazyckpt\.io\.Rows"[^<]*<code[^<]*<span[^<]*</span></code></a> for what all'
+    assert len(re.findall(link, text)) == len(readers) > 10

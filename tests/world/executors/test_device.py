@@ -13,7 +13,7 @@ import torch
 
 import lazyckpt as lz
 from lazyckpt.executors.device import DeviceTransfer
-from tests.executors.cases import Stream, image, square, until_error
+from tests.executors.cases import PIPELINES, Stream, image, square, until_error
 
 
 class Pair(NamedTuple):
@@ -130,10 +130,36 @@ def test_another_device() -> None:
 # --- the run ---
 
 
-@pytest.mark.parametrize("inner", EXECUTORS)
-def test_a_state_is_that_after_the_delivered_item(inner: str, is_ahead: bool) -> None:
+@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_items_order_and_states(executor: str, name: str, is_ahead: bool) -> None:
+    pipeline = PIPELINES[name]
+    inner = EXECUTORS[executor]
+    expected = trace(pipeline)
+    found = trace(pipeline, lz.to_device(inner, "cpu"))
+    assert [state for _, state in found] == [state for _, state in expected]
+    assert [plain(item) for item, _ in found] == [plain(item) for item, _ in expected]
+
+
+def trace(pipeline: Any, executor: lz.Executor | None = None) -> list[Any]:
+    """Items, each with the JSON of the state after it."""
+    with lz.run(pipeline, executor=executor) as run:
+        return [(item, state.to_json()) for item, state in run.with_state()]
+
+
+def plain(item: Any) -> Any:
+    """Arrays and tensors as lists."""
+    if isinstance(item, dict):
+        return {key: plain(value) for key, value in item.items()}
+    if isinstance(item, tuple):
+        return tuple(map(plain, item))
+    return item.tolist() if hasattr(item, "tolist") else item
+
+
+@pytest.mark.parametrize("inner", [lz.inline(), lz.threads(2)])
+def test_a_state_is_that_after_the_delivered_item(inner: lz.Executor, is_ahead: bool) -> None:
     pipeline = lz.source(Stream(20)) | lz.map(square) | lz.batch(3)
-    executor = lz.to_device(EXECUTORS[inner], "cpu")
+    executor = lz.to_device(inner, "cpu")
     items = list(pipeline)
     for cut in range(len(items)):
         with lz.run(pipeline, executor=executor) as run:

@@ -1,4 +1,4 @@
-"""A model of packed rows of JSON lines, trained by ranks that are killed, and replaced by more.
+"""A small GPT on packed rows of JSON lines, trained by ranks that are killed, and replaced by more.
 
 Run as a script with a folder it trains: `python pretraining.py FOLDER`.
 """
@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch._dynamo  # which optimizers import: once, before ranks are forked
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.stateful import Stateful
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 import lazyckpt as lz
@@ -25,8 +27,9 @@ from tests.world.integrations.forks import codes, end_all, forked, is_where_it_i
 LENGTH, NUM_BINS = 48, 4  # tokens per row, rows filled simultaneously
 BATCH, SAVES = 2, 2  # rows a rank and step, steps from save to save
 ATTEMPTS = [(2, 6), (3, 4), (1, 0)]  # ranks, and the step amid which they are killed, if any
+IGNORED = -100  # a label that no loss is taken of
 
-Batch = dict[str, torch.Tensor]
+Batch = tuple[dict[str, torch.Tensor], torch.Tensor]
 
 
 def write_corpus(folder: Path) -> None:
@@ -52,10 +55,19 @@ def documents(folder: Path, name: str) -> lz.Pipeline[dict[str, str]]:
     return lz.source(rows, name=name) | lz.shuffle(seed=1) | lz.filter(is_long)
 
 
-def packed(folder: Path) -> lz.Pipeline[dict[str, Any]]:
+def packed(folder: Path, tokenize: Callable[[Any], Any] = tokenized) -> lz.Pipeline[dict[str, Any]]:
     """All rows, as one process has them."""
-    sources = [documents(folder, name) | lz.map(tokenized) for name in ("web", "code")]
+    sources = [documents(folder, name) | lz.map(tokenize) for name in ("web", "code")]
     return lz.mix(sources, [2, 1], seed=0) | lz.pack_first_fit(LENGTH, num_bins=NUM_BINS)
+
+
+def inputs_and_labels(rows: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The input of torchtitan's trainer: labels are the next tokens of the same document."""
+    tokens, segments = rows["tokens"], rows["segment_ids"]
+    labels = np.full_like(tokens, IGNORED)
+    is_same = (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] > 0)
+    labels[:, :-1][is_same] = tokens[:, 1:][is_same]
+    return {"input": tokens, "positions": rows["positions"], "segments": segments}, labels
 
 
 class DataLoader(Stateful):
@@ -63,8 +75,8 @@ class DataLoader(Stateful):
 
     def __init__(self, folder: Path, *, dp_world_size: int, dp_rank: int, batch_size: int) -> None:
         ranks = lz.shard(num_shards=dp_world_size, index=dp_rank, remainder="drop")
-        rows = packed(folder) | ranks
-        self.pipeline = rows | lz.batch(batch_size, drop_last=True, collate=lz.stack)
+        rows = packed(folder) | ranks | lz.batch(batch_size, drop_last=True, collate=lz.stack)
+        self.pipeline = rows | lz.map(inputs_and_labels)
         self.loader = lz.torch.loader(self.pipeline, lz.threads(2))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -80,13 +92,34 @@ class DataLoader(Stateful):
         self.loader.close()
 
 
+class GPT(torch.nn.Module):
+    """One block of attention within each document; some 5,000 parameters."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.tokens = torch.nn.Embedding(128, width)
+        self.positions = torch.nn.Embedding(LENGTH, width)
+        self.heads = torch.nn.Linear(width, 3 * width)
+        self.mlp = torch.nn.Sequential(
+            torch.nn.Linear(width, 2 * width), torch.nn.GELU(), torch.nn.Linear(2 * width, width)
+        )
+
+    def forward(self, input: torch.Tensor, positions: torch.Tensor, segments: torch.Tensor) -> Any:
+        found = self.tokens(input) + self.positions(positions)
+        is_seen = (segments[:, :, None] == segments[:, None, :]).tril()
+        query, key, value = self.heads(found).chunk(3, -1)
+        weights = (query @ key.mT).masked_fill(~is_seen, -torch.inf).softmax(-1)
+        found = found + weights @ value
+        return (found + self.mlp(found)) @ self.tokens.weight.T
+
+
 def train(folder: Path, attempt: int, rank: int) -> None:
     """One rank, from the last checkpoint on; it is killed within a step."""
     ranks, killed_at = ATTEMPTS[attempt]
     meeting = f"file://{folder}/meeting{attempt}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Embedding(128, 1))
+    model = DistributedDataParallel(GPT())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     data = DataLoader(folder, dp_world_size=ranks, dp_rank=rank, batch_size=BATCH)
     optimizer.zero_grad()
@@ -97,15 +130,18 @@ def train(folder: Path, attempt: int, rank: int) -> None:
         dcp.load(kept, checkpoint_id=saved[-1].parent)
         model.load_state_dict(kept["model"])
         optimizer.load_state_dict(kept["optimizer"])
-    for step, batch in enumerate(data, 1):
+    for step, (inputs, labels) in enumerate(data, 1):
+        logits = model(**inputs)
+        loss = cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
         optimizer.zero_grad()
-        model(batch["tokens"]).square().mean().backward()
+        loss.backward()
         if step == killed_at:
             is_where_it_is_killed()
         optimizer.step()
-        rows = [batch["tokens"].tolist(), batch["segment_ids"].tolist()]
+        note = {"attempt": attempt, "step": step, "rank": rank, "loss": loss.item()}
+        rows = [inputs["input"].tolist(), inputs["segments"].tolist()]
         with (folder / f"rank{rank}.jsonl").open("a") as file:
-            file.write(json.dumps({"attempt": attempt, "step": step, "rows": rows}) + "\n")
+            file.write(json.dumps({**note, "rows": rows}) + "\n")
         if step % SAVES == 0:
             kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "data": data}
             dcp.save(kept, checkpoint_id=folder / f"saved-{attempt}-{step:03}")

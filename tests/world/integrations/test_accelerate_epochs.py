@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 import lazyckpt as lz
-from tests.world.integrations.table import BATCH, BATCHES, LENGTH, ROWS, TABLE, X, in_order
+
+BATCH, LENGTH, BATCHES = 2, 14, 7
+X = np.linspace(-1, 1, LENGTH, dtype=np.float32)[:, None]
+ROWS = {"x": X, "y": 2 * X}
+
+
+def in_order() -> lz.Pipeline[Any]:
+    return lz.columns(**ROWS) | lz.batch(BATCH, collate=lz.stack)
 
 
 def without_a_length() -> lz.Pipeline[Any]:
@@ -24,6 +33,14 @@ def no_first_batch(batch: Any) -> Any:
     if batch["x"][0, 0] == -1:
         raise ValueError("the first one")
     return batch
+
+
+class Rows(Dataset[Any]):
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {name: values[index] for name, values in ROWS.items()}
+
+    def __len__(self) -> int:
+        return LENGTH
 
 
 class Trained(NamedTuple):
@@ -46,7 +63,7 @@ def trained(
     model: Any = torch.nn.Linear(1, 1)
     model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.1))
     if loader is None:
-        batches = accelerator.prepare(DataLoader(TABLE, batch_size=BATCH))  # type: ignore[arg-type]
+        batches = accelerator.prepare(DataLoader(Rows(), batch_size=BATCH))  # type: ignore[arg-type]
     else:
         batches = lz.accelerate.prepare(accelerator, loader)
     if resume is not None:
@@ -152,3 +169,10 @@ def test_what_is_refused() -> None:
         lz.accelerate.prepare(Accelerator(cpu=True), in_order())
     with pytest.raises(lz.ArgumentError, match=r"accelerator must be an accelerate.Accelerator"):
         lz.accelerate.prepare(None, lz.torch.loader(in_order()))
+
+
+def test_where_accelerate_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    monkeypatch.delitem(sys.modules, "lazyckpt.integrations.accelerate", raising=False)
+    with pytest.raises(ImportError, match=r'pip install "lazyckpt\[accelerate\]"'):
+        _ = lz.accelerate

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -96,6 +98,27 @@ def test_async_save_writes_the_step_it_belongs_to(
         assert list(again) == expected[step:] == items_left(state)
     if stager is not None:
         stager.close()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_thread_that_pickles_later(executor: str) -> None:
+    expected = list(lz.run(pipeline(), on_error="skip"))
+    may_write = Event()
+
+    def pickled(states: Any) -> bytes:
+        assert may_write.wait(60)
+        return pickle.dumps(states)
+
+    with ThreadPoolExecutor(1) as writer:
+        with lz.run(pipeline(), executor=EXECUTORS[executor](), on_error="skip") as run:
+            futures = [writer.submit(pickled, (run.state_dict(), run.state)) for _ in run]
+        may_write.set()
+        states = [pickle.loads(future.result()) for future in futures]
+    assert len(states) == len(expected)
+    for step, (as_dict, state) in enumerate(states, 1):
+        assert lz.State.from_dict(as_dict) == state
+        assert state.items == step
+        assert items_left(state) == expected[step:]
 
 
 def test_what_the_writer_has_is_not_what_the_loader_changes() -> None:

@@ -51,6 +51,20 @@ def test_ranks_that_change_alike_go_on_together() -> None:
         assert (len(found), len(after)) == (6 + 3, 3)
 
 
+def test_a_resume_goes_on_as_what_it_was_changed_to() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> list[Any]:
+        batches = loader(part(rank), group)
+        loop = iter(batches)
+        list(islice(loop, 3))
+        batches.change(part(rank, more=100))
+        again = loader(part(rank, more=100), group, batches.state_dict())
+        return [list(islice(again, 4)), list(islice(loop, 4))]
+
+    for rest, undisturbed in on_ranks(2, act):
+        assert rest == undisturbed
+        assert min(rest) > 100
+
+
 def test_what_any_rank_saves_after_a_change_is_the_state_of_all() -> None:
     def act(rank: int, group: dist.ProcessGroup) -> tuple[dict[str, Any], list[int]]:
         batches = loader(part(rank), group)

@@ -109,25 +109,54 @@ def test_a_run_and_a_loader_are_stateful(tmp_path: Path) -> None:
     assert loader.state == run.state
 
 
+def test_a_state_of_other_ranks_says_how_to_go_on(tmp_path: Path) -> None:
+    two, three = lz.run(pipeline_of(2)), lz.run(pipeline_of(3))
+    next(two)
+    dcp.save({"data": two}, checkpoint_id=tmp_path)
+    found = {"data": two.state_dict()}
+    dcp.load(found, checkpoint_id=tmp_path)
+    with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\)"):
+        three.load_state_dict(found["data"])
+    three.load_state_dict(lz.rebase(found["data"], pipeline_of(3)))
+    assert three.state.items == 1
+
+
 def lanes_of(num_shards: int, index: int) -> lz.Pipeline[str]:
     lanes = [lz.source([f"{name}{n}" for n in range(5)]) for name in "abcdef"]
     return lz.lanes(lanes, num_shards=num_shards, index=index)
 
 
-def test_the_states_of_two_ranks_are_resharded_for_three(tmp_path: Path) -> None:
-    two = [lz.run(lanes_of(2, index)) for index in range(2)]
+def odd_ones_of(num_shards: int, index: int) -> lz.Pipeline[int]:
+    ranks = lz.shard(num_shards=num_shards, index=index)
+    return lz.source(range(LENGTH)) | ranks | lz.filter(lambda x: x % 4 != 2)
+
+
+def saved_by_two(folder: Path, make: Any) -> tuple[list[Any], list[Any]]:
+    """The items of two ranks, and the states that three can read in their checkpoint."""
+    two = [lz.run(make(2, index)) for index in range(2)]
     had = [item for run in two for item in islice(run, 4)]
     merged = {name: text for run in two for name, text in run.state_dict().items()}
-    dcp.save({"data": merged}, checkpoint_id=tmp_path)
+    dcp.save({"data": merged}, checkpoint_id=folder)
     with pytest.raises(CheckpointException, match=r"Missing key .*data.rank 0 of 3"):
-        dcp.load({"data": lz.run(lanes_of(3, 0))}, checkpoint_id=tmp_path)
-    found = {"data": dict.fromkeys(merged, "")}
-    dcp.load(found, checkpoint_id=tmp_path)
+        dcp.load({"data": lz.run(make(3, 0))}, checkpoint_id=folder)
+    found = {"data": {name: "" for run in two for name in run.state_dict()}}
+    dcp.load(found, checkpoint_id=folder)
     with pytest.raises(lz.errors.InvalidState, match=r"lz\.reshard for a different number"):
-        lz.run(lanes_of(3, 0), found["data"])
-    for index, state in enumerate(lz.reshard(list(found["data"].values()), lanes_of(3, 0))):
+        lz.run(make(3, 0), found["data"])
+    return had, list(found["data"].values())
+
+
+def test_the_states_of_two_ranks_are_resharded_for_three(tmp_path: Path) -> None:
+    had, states = saved_by_two(tmp_path, lanes_of)
+    for index, state in enumerate(lz.reshard(states, lanes_of(3, 0))):
         had += lz.run(lanes_of(3, index), state)
     assert sorted(had) == [f"{name}{n}" for name in "abcdef" for n in range(5)]
+
+
+def test_states_of_ranks_that_cannot_change_say_so(tmp_path: Path) -> None:
+    _, states = saved_by_two(tmp_path, odd_ones_of)
+    with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) after shard .*before shard, or"):
+        lz.reshard(states, odd_ones_of(3, 0))
 
 
 @pytest.mark.parametrize(("before", "after"), [("raise", "skip"), ("skip", "raise")])

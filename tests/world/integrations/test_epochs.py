@@ -75,3 +75,14 @@ def test_a_dataset_gives_the_rest_of_the_epoch_that_its_state_is_in() -> None:
     found = lz.grain.dataset(FIVE).__iter__()
     found.set_state(lz.run(FIVE, lz.state_at(FIVE, 3)).state_dict())
     assert len(list(found)) == 2
+
+
+def test_a_loader_from_a_state_is_where_a_run_from_it_is() -> None:
+    for items in range(12):
+        state = lz.state_at(ENDLESS, items)
+        expected = [
+            list(lz.run(ENDLESS, state).epoch(5)),
+            list(lz.torch.loader(ENDLESS, state=state, epoch_size=5)),
+        ]
+        assert expected[0] == expected[1]
+        assert len(expected[0]) == 5 - items % 5

@@ -6,6 +6,7 @@ One that has only imported it can be.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +133,25 @@ def check_states(folder: Path) -> None:
     assert states == [state for _, state in lz.run(epoch_of()).with_state()]
 
 
+def check_orbax_with_grain(folder: Path) -> None:
+    """Through grain's own handler, and with its stages after the pipeline."""
+    pairs = lz.grain.dataset(epoch_of(), lz.threads(1)).map(lambda batch: batch["number"].tolist())
+    iterator = iter(pairs)
+    expected = numbers_of(pipeline_of(), 10)
+    assert [next(iterator) for _ in range(4)] == expected[:4]
+    with ocp.CheckpointManager(folder / "handler") as manager:
+        manager.save(4, args=ocp.args.Composite(data=grain.checkpoint.CheckpointSave(iterator)))
+        assert next(iterator) == expected[4]
+        fresh = iter(pairs)
+        restore = grain.checkpoint.CheckpointRestore(fresh)
+        manager.restore(4, args=ocp.args.Composite(data=restore))
+    assert list(fresh) == expected[4:]
+    fresh.close()
+    iterator.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(iterator)
+
+
 CHECKS: dict[str, Callable[[Path], None]] = {
     name: check for name, check in sorted(globals().items()) if name.startswith("check_")
 }
@@ -152,9 +172,6 @@ def test_grain_iterators_have_get_state_and_set_state() -> None:
     iterator.set_state(state)
     assert [batch["number"].tolist() for batch in iterator] == rest
     assert lz.State.from_dict(state) == lz.state_at(epoch_of(), 1)
-    iterator.close()
-    with pytest.raises(ValueError, match="closed"):
-        next(iterator)
 
 
 def test_what_is_refused() -> None:
@@ -162,6 +179,13 @@ def test_what_is_refused() -> None:
         lz.jax.device_put(4)  # type: ignore[arg-type]
     with pytest.raises(lz.ArgumentError, match="pipeline must be a Pipeline"):
         lz.grain.dataset([1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["jax", "grain"])
+def test_where_it_is_missing(name: str) -> None:
+    code = f"import sys; sys.modules[{name!r}] = None; import lazyckpt; lazyckpt.{name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f'ImportError: lz.{name}: pip install "lazyckpt[{name}]"' in done.stderr
 
 
 if __name__ == "__main__":

@@ -37,17 +37,6 @@ def loader(pipeline: Any, group: dist.ProcessGroup, **options: Any) -> Any:
     return lz.torch.loader(pipeline, group=group, timeout=LONG, **options)
 
 
-def begun(make: Any, items: int, **options: Any) -> list[Any]:
-    """The loaders of all ranks after some items."""
-
-    def act(rank: int, group: dist.ProcessGroup) -> Any:
-        batches = loader(make(rank), group, **options)
-        list(islice(batches, items))
-        return batches
-
-    return on_ranks(RANKS, act)
-
-
 @few
 @given(
     st.sampled_from(sorted(PIPELINES)),
@@ -91,7 +80,13 @@ def test_lost_ranks_are_replaced(
 
 def lost_and_replaced(make: Any, steps: int, state: Any = None, **joining: Any) -> list[Any]:
     """The results of two ranks that continue, and of a third that is new."""
-    loaders = begun(make, steps)
+
+    def before(rank: int, group: dist.ProcessGroup) -> Any:
+        batches = loader(make(rank), group)
+        next(items(batches), None) if steps else None
+        return batches
+
+    loaders = on_ranks(RANKS, before)
 
     def after(rank: int, group: dist.ProcessGroup) -> Any:
         if rank == 2:
@@ -127,17 +122,27 @@ def test_a_place_that_nobody_knows_is_an_error_on_all(make: Any) -> None:
 
 
 def test_a_place_of_long_ago_is_an_error_on_all() -> None:
-    loaders = begun(filtered, 6, agree_ahead=1)
+    def before(rank: int, group: dist.ProcessGroup) -> Any:
+        batches = loader(filtered(rank), group, agree_ahead=1)
+        list(islice(batches, 6))
+        return batches
+
+    loaders = on_ranks(RANKS, before)
     for error in outcomes(RANKS, lambda rank, group: loaders[rank].join(group, 2)):
         assert "items=2 is before the last two agreements" in str(error)
 
 
 def test_a_new_rank_that_fails_on_its_way_is_named() -> None:
-    def rank_of(rank: int, is_new: bool = False) -> lz.Pipeline[int]:
+    def rank_of(rank: int, is_new: bool) -> lz.Pipeline[int]:
         part = lz.shard(num_shards=RANKS, index=rank)
         return lz.source(range(20)) | part | lz.map(lambda x: 1 // (not is_new))
 
-    loaders = begun(rank_of, 2)
+    def before(rank: int, group: dist.ProcessGroup) -> Any:
+        batches = loader(rank_of(rank, False), group)
+        list(islice(batches, 2))
+        return batches
+
+    loaders = on_ranks(RANKS, before)
 
     def after(rank: int, group: dist.ProcessGroup) -> Any:
         if rank == 1:
@@ -151,7 +156,7 @@ def test_a_new_rank_that_fails_on_its_way_is_named() -> None:
 
 
 def test_ranks_keep_their_numbers() -> None:
-    loaders = begun(divided, 0)
+    loaders = on_ranks(RANKS, lambda rank, group: loader(divided(rank), group))
     for rank, error in enumerate(outcomes(2, lambda rank, group: loaders[rank].join(group))):
         assert f"this was rank {rank} of 3, and is rank {rank} of 2" in str(error)
 

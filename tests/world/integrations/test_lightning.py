@@ -13,13 +13,29 @@ from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, OnException
 from lightning.pytorch.utilities import CombinedLoader
 
 import lazyckpt as lz
-from tests.world.integrations.lightning_cases import Model, trainer_of
 from tests.world.integrations.trainer_cases import floats, pipeline_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
 ]
+
+
+def trainer_of(**options: Any) -> pl.Trainer:
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    return pl.Trainer(accelerator="cpu", **quiet, **options)
+
+
+class Model(pl.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        return torch.nn.functional.mse_loss(self.layer(batch["x"]), batch["y"])
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
 # --- loops that end early ---

@@ -71,20 +71,30 @@ def test_ranks_that_are_told_their_epoch_begin_it_together() -> None:
         assert loops == [each[:2] for each in begins]
 
 
+def test_ranks_leave_together_what_is_left_after_a_resume() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        options: dict[str, Any] = {"epoch_size": 4, "keep_rest": False}
+        batches = ranked(rank, group, **options)
+        list(islice(batches, 3))
+        resumed = ranked(rank, group, state=batches.state_dict(), **options)
+        resumed.leave()
+        return [list(batches), list(resumed)]
+
+    for undisturbed, found in on_ranks(2, act):
+        assert found == undisturbed
+
+
 @pytest.mark.parametrize("loops", [0, 1, 2])
 @pytest.mark.parametrize("takes", [1, 4, 5])
-@pytest.mark.parametrize("options", [{}, {"epoch_size": 4, "keep_rest": False}], ids=repr)
-def test_a_resumed_loop_is_left_as_the_one_before(
-    loops: int, takes: int, options: dict[str, Any]
-) -> None:
+def test_a_resumed_loop_is_left_as_the_one_before(loops: int, takes: int) -> None:
     """In any epoch, and if a rank was at the end of its epoch."""
 
     def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
-        batches = ranked(rank, group, **options)
+        batches = ranked(rank, group)
         for _ in range(loops):
             list(batches)
         list(islice(batches, takes))
-        resumed = ranked(rank, group, state=batches.state_dict(), **options)
+        resumed = ranked(rank, group, state=batches.state_dict())
         resumed.leave()
         return [list(batches), list(resumed)]
 
@@ -107,19 +117,13 @@ def test_ranks_with_epochs_of_a_size(keep_rest: bool) -> None:
         assert loops[2] + loops[3] == everything[second + 4 : second + 8]
 
 
-@pytest.mark.parametrize(("loops", "takes", "agree_ahead"), [(1, 4, 4), (0, 7, 1)])
-def test_ranks_go_back_together_to_what_the_weights_include(
-    loops: int, takes: int, agree_ahead: int
-) -> None:
-    """Also further than they agree ahead, as after a long accumulation of gradients."""
-
+def test_ranks_go_back_together_to_what_the_weights_include() -> None:
     def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
-        batches = ranked(rank, group, agree_ahead=agree_ahead)
+        batches = ranked(rank, group)
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
         batches.follow(optimizer)
-        for _ in range(loops):
-            list(batches)
-        for number, _ in enumerate(islice(batches, takes), 1):
+        list(batches)
+        for number, _ in enumerate(islice(batches, 4), 1):
             if number == 2:
                 optimizer.step()
         batches.rewind()
@@ -129,7 +133,27 @@ def test_ranks_go_back_together_to_what_the_weights_include(
 
     for rank, (resumed, rest) in enumerate(on_ranks(2, act)):
         epochs = [x for epoch in range(3) for x in own(rank, epoch)]
-        assert resumed == rest == epochs[5 * loops + 2 : 5 * loops + 5]
+        assert resumed == rest == epochs[7:10]
+
+
+def test_ranks_go_back_together_further_than_they_agree_ahead() -> None:
+    """As after a long accumulation of gradients: all ranks still share the state."""
+
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        batches = ranked(rank, group, agree_ahead=1)
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+        batches.follow(optimizer)
+        for number, _ in enumerate(islice(batches, 7)):
+            if number == 1:
+                optimizer.step()
+        batches.rewind()
+        saved = batches.state_dict()
+        assert "ranks" in saved
+        return [list(ranked(rank, group, state=saved)), list(batches)]
+
+    for rank, (resumed, rest) in enumerate(on_ranks(2, act)):
+        assert resumed == rest
+        assert resumed[:3] == list(islice(own(rank), 2, 5))
 
 
 def test_a_length_of_ranks_follows_a_change() -> None:
@@ -173,17 +197,16 @@ def test_ranks_may_cross_the_end_of_the_stream_at_different_steps(size: int) -> 
             assert rest[: len(whole) - cut] == whole[cut : cut + size]
 
 
-@pytest.mark.parametrize("takes", [2, 4])
-def test_a_global_state_goes_on_with_another_number_of_ranks(takes: int) -> None:
-    """It is equal on all ranks, and at the end of a loop before what is left."""
+def test_at_the_end_of_a_loop_a_global_state_is_before_what_is_left() -> None:
+    """It is equal on all ranks, and goes on with another number of ranks."""
 
     def begin(rank: int, group: dist.ProcessGroup) -> tuple[list[int], dict[str, Any]]:
         batches = lz.torch.loader(divided_unevenly(2, rank), group=group, timeout=60)
-        return list(islice(batches, takes)), batches.state_dict()
+        return list(batches), batches.state_dict()
 
     (one, state), (other, same) = on_ranks(2, begin)
     assert state == same
-    assert len(one) == len(other) == min(takes, 3)
+    assert (len(one), len(other)) == (3, 3)
 
     def end(rank: int, group: dist.ProcessGroup) -> list[int]:
         pipeline = divided_unevenly(3, rank)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import lazyckpt as lz
 from lazyckpt import testing
+from lazyckpt.integrations.torch.dataset import Turns
 from tests.world.integrations.trainer_cases import (
     SAVES,
     STEPS,
@@ -90,6 +94,40 @@ def numbers(batches: Any) -> list[list[int]]:
     return [batch["number"].tolist() for batch in batches]
 
 
+def test_loops_give_epochs() -> None:
+    batches = lz.torch.loader(epoch_of(), lz.threads(1))
+    expected = numbers_of(pipeline_of(), 20)
+    assert len(batches) == 10
+    assert numbers(batches) + numbers(batches) == expected
+    assert batches.state.items == 20
+
+
+def test_a_state_within_an_epoch_or_at_its_end() -> None:
+    batches = lz.torch.loader(epoch_of())
+    expected = numbers_of(pipeline_of(), 20)
+    numbers(islice(batches, 4))
+    middle = batches.state_dict()
+    assert numbers(batches) == expected[10:]
+    batches.load_state_dict(middle)
+    assert numbers(batches) == expected[4:10]
+    end = batches.state_dict()
+    batches.load_state_dict(middle)
+    assert numbers(batches) == expected[4:10]
+    assert numbers(lz.torch.loader(epoch_of(), state=middle)) == expected[4:10]
+    assert numbers(lz.torch.loader(epoch_of(), state=end)) == expected[10:]
+
+
+def test_epochs_of_a_size_of_ones_own() -> None:
+    batches = lz.torch.loader(pipeline_of(), epoch_size=6)
+    expected = numbers_of(pipeline_of(), 12)
+    assert len(batches) == 6
+    assert numbers(batches) == expected[:6]
+    numbers(islice(batches, 2))
+    resumed = lz.torch.loader(pipeline_of(), state=batches.state, epoch_size=6)
+    assert numbers(resumed) == expected[8:12]
+    assert len(resumed) == 6
+
+
 def test_no_length_where_the_pipeline_has_none() -> None:
     with pytest.raises(TypeError, match="endless"):
         len(lz.torch.loader(pipeline_of()))
@@ -128,21 +166,13 @@ def test_tensors_are_compared_by_value() -> None:
         testing.check_resume(tensors | lz.map(lambda x: x + (calls.append(1) or len(calls))))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epoch_size": 0}, "epoch_size must be an int >= 1"),
-        ({"executor": 4}, r"executor must be an executor.*threads\(4\)"),
-        ({"keep_rest": 2}, "keep_rest must be"),
-        ({"group": 2}, "group must be a process group"),
-        ({"agree_ahead": 0}, "agree_ahead must be an int >= 1"),
-        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
-        ({"state": lz.init(pipeline_of())}, "repeat"),
-    ],
-)
-def test_what_a_loader_refuses(options: dict[str, Any], message: str) -> None:
-    with pytest.raises((lz.ArgumentError, lz.StateMismatch), match=message):
-        lz.torch.loader(epoch_of(), **options)
+def test_what_a_loader_refuses() -> None:
+    with pytest.raises(lz.ArgumentError, match="epoch_size must be an int >= 1"):
+        lz.torch.loader(epoch_of(), epoch_size=0)
+    with pytest.raises(lz.ArgumentError, match=r"executor must be an executor.*threads\(4\)"):
+        lz.torch.loader(epoch_of(), 4)  # type: ignore[arg-type]
+    with pytest.raises(lz.StateMismatch, match="repeat"):
+        lz.torch.loader(epoch_of(), state=lz.init(pipeline_of()))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -162,44 +192,107 @@ def test_pinned_tensors_and_those_of_a_gpu() -> None:
     assert batches.state.items == 1
 
 
-# --- dataset ---
+def test_where_torch_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "lazyckpt.integrations.torch", raising=False)
+    with pytest.raises(ImportError, match=r'pip install "lazyckpt\[torch\]"'):
+        _ = lz.torch
 
-PIPELINES: dict[str, lz.Pipeline[Any]] = {
-    "random access": lz.source(range(11)) | lz.shuffle(seed=0) | lz.repeat(2),
-    "a stream": lz.source(range(30)) | lz.filter(lambda x: x % 3) | lz.shuffle(4, seed=0),
-    "expanded": lz.source(range(30)) | lz.flat_map(lambda x: [x] * (x % 3)) | lz.map(str),
+
+# --- turns: the items of each worker ---
+
+PIPELINES: dict[str, Callable[[int], lz.Pipeline[Any]]] = {
+    "random access": lambda n: lz.source(range(n)) | lz.shuffle(seed=0) | lz.repeat(2),
+    "a stream": lambda n: lz.source(range(n)) | lz.filter(lambda x: x % 3) | lz.shuffle(4, seed=0),
+    "batches": lambda n: lz.source(range(n)) | lz.flat_map(lambda x: [x] * (x % 3)) | lz.batch(2),
 }
 
 
-@pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.parametrize("size", [1, 3])
-def test_order_and_states_are_those_of_the_pipeline(name: str, size: int) -> None:
-    """With any number of workers, before all had their turn, and after the last item."""
-    pipeline, saved, done = PIPELINES[name], None, 0
+def dealt(turns: list[Iterator[Any]], size: int, first: int = 0) -> Iterator[tuple[int, list[Any]]]:
+    """Batches as a DataLoader takes them, from worker `first` on, each with who made it."""
+    alive = list(range(first, len(turns))) + list(range(first))
+    while alive:
+        worker = alive.pop(0)
+        if batch := list(islice(turns[worker], size)):
+            yield worker, batch
+            alive.append(worker)
+
+
+@given(
+    st.sampled_from(sorted(PIPELINES)),
+    st.integers(0, 30),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(0, 40),
+)
+def test_turns_give_the_order_and_the_state_of_the_pipeline(
+    name: str, length: int, workers: int, size: int, cut: int
+) -> None:
+    pipeline = PIPELINES[name](length)
     items = list(pipeline)
-    for workers, count in [(3, 2), (2, 3), (0, 1), (1, 1), (2, 99)]:
-        data = lz.torch.dataset(pipeline, saved, batch_size=size)
-        batches = StatefulDataLoader(data, size, num_workers=workers, collate_fn=list)
-        found = [item for batch in islice(batches, count) for item in batch]
-        assert found == items[done : done + count * size]
-        done += len(found)
-        again = StatefulDataLoader(data, size, num_workers=workers, collate_fn=list)
-        again.load_state_dict(batches.state_dict())
-        rest = [item for batch in again for item in batch]
-        assert rest == items[done:] or done == len(items)  # where the next epoch begins
-        saved = lz.torch.state(batches.state_dict())
-        assert saved.items == done
-        assert list(lz.run(pipeline, saved)) == items[done:]
-    assert done == len(items)
+    expected = [items[i : i + size] for i in range(0, len(items), size)]
+    start = lz.init(pipeline)
+
+    def hired() -> list[Turns[Any]]:
+        others = (workers - 1) * size
+        return [Turns(pipeline, start, w * size, size, others) for w in range(workers)]
+
+    turns = hired()
+    assert [batch for _, batch in dealt([*turns], size)] == expected
+    turns, last, states = hired(), workers - 1, [t.state_dict() for t in hired()]
+    for worker, _ in islice(dealt([*turns], size), cut):
+        last, states[worker] = worker, turns[worker].state_dict()
+    resumed = hired()
+    for turn, state in zip(resumed, states, strict=True):
+        turn.load_state_dict(state)
+    after = [batch for _, batch in dealt([*resumed], size, (last + 1) % workers)]
+    assert after == expected[cut:]
+    state = lz.torch.state({"workers": dict(enumerate(states))})
+    assert list(lz.run(pipeline, state)) == items[cut * size :]
+    assert state.items == min(cut * size, len(items))
+
+
+def test_an_error_within_turns_is_tried_again() -> None:
+    broken: list[bool] = []
+
+    def fail_once(x: int) -> int:
+        if x == 4 and broken:
+            raise ValueError(broken.pop())
+        return x
+
+    for stage in (lz.map(fail_once), lz.filter(lambda x: fail_once(x) >= 0)):
+        pipeline = lz.source(range(9)) | stage
+        turns = Turns(pipeline, lz.init(pipeline), 0, 1, 1)
+        found = [next(turns), next(turns)]
+        broken.append(True)
+        with pytest.raises(ValueError, match="True"):
+            next(turns)
+        assert [*found, *turns] == [0, 2, 4, 6, 8]
+
+
+# --- dataset ---
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_a_loader_of_any_number_of_workers_keeps_the_order(workers: int) -> None:
+    data = lz.torch.dataset(epoch_of())
+    batches = DataLoader(data, batch_size=None, num_workers=workers)
+    assert len(batches) == 10
+    assert numbers(batches) == numbers_of(epoch_of(), 10)
+
+
+def test_workers_of_a_stream_keep_the_order() -> None:
+    stream = lz.source(range(30)) | lz.filter(lambda x: x % 3) | lz.shuffle(4, seed=0)
+    batches = DataLoader(lz.torch.dataset(stream, batch_size=3), batch_size=3, num_workers=2)
+    assert [x for batch in batches for x in batch.tolist()] == list(stream)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_lengths_are_those_of_the_loader(workers: int) -> None:
-    whole = DataLoader(lz.torch.dataset(epoch_of()), batch_size=None, num_workers=workers)
-    assert len(whole) == len(list(whole)) == 10
-    cut = lz.torch.dataset(lz.source(range(11)), batch_size=3)
-    batches = DataLoader(cut, batch_size=3, num_workers=workers)
-    assert len(batches) == len(list(batches)) == 4
+def test_batches_of_the_loader(workers: int) -> None:
+    data = lz.torch.dataset(lz.source(range(11)) | lz.shuffle(seed=0), batch_size=3)
+    batches = DataLoader(data, batch_size=3, num_workers=workers)
+    assert len(batches) == 4
+    assert [x for batch in batches for x in batch.tolist()] == list(data)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -212,6 +305,18 @@ def test_set_epoch_says_which(workers: int) -> None:
     assert numbers(batches) == expected[7:10]
     data.set_epoch(1)
     assert numbers(batches) == expected[10:]
+
+
+def test_a_state_goes_on_with_another_number_of_workers() -> None:
+    """Also one of a snapshot before all workers had their turn, and one at the end."""
+    saved, expected = None, numbers_of(epoch_of(), 10)
+    for workers, count in [(3, 2), (2, 5), (0, 1), (2, 2)]:
+        data = lz.torch.dataset(epoch_of(), saved and lz.torch.state(saved))
+        batches = StatefulDataLoader(data, batch_size=None, num_workers=workers)
+        assert numbers(islice(batches, count)) == [expected.pop(0) for _ in range(count)]
+        saved = batches.state_dict()
+    assert not expected
+    assert list(lz.run(epoch_of(), lz.torch.state(saved))) == []
 
 
 def test_a_finished_loader_resumes_into_the_next_epoch() -> None:
@@ -250,6 +355,10 @@ def test_a_dataset_refuses_and_is_pickled() -> None:
         len(lz.torch.dataset(pipeline_of()))
 
 
+if __name__ == "__main__":
+    kill_and_resume(train, Path(sys.argv[1]), KINDS)
+
+
 def test_a_sampler_of_torch_is_a_source() -> None:
     generator = torch.Generator().manual_seed(3)
     order = torch.utils.data.RandomSampler(range(7), generator=generator)
@@ -257,7 +366,3 @@ def test_a_sampler_of_torch_is_a_source() -> None:
     generator.manual_seed(3)
     pipeline = lz.torch.sampler(order) | lz.map(lambda i: i) | lz.batch(2)
     assert [index for batch in pipeline for index in batch] == expected
-
-
-if __name__ == "__main__":
-    kill_and_resume(train, Path(sys.argv[1]), KINDS)

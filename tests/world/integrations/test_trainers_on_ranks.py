@@ -10,20 +10,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 
 import lazyckpt as lz
-from tests.world.integrations.forks import codes, end_all, forked, killed
-from tests.world.integrations.trainer_cases import KILL, floats, runs, trained
+from tests.world.integrations.forks import codes, end_all, forked, is_where_it_is_killed, killed
+from tests.world.integrations.trainer_cases import runs
 
 RANKS, STEPS, SAVES, KILLED_AT = 2, 11, 2, 7
 
 # --- what ranks train on ---
 
 
-BATCHES: Any = lz.batch(2, collate=floats)
+def collated(numbers: list[int]) -> dict[str, Any]:
+    x = np.array(numbers, np.float32)[:, None] / 100
+    return {"x": x, "y": 2 * x}
+
+
+BATCHES: Any = lz.batch(2, collate=collated)
 
 
 def numbers(rank: int) -> lz.Pipeline[int]:
@@ -67,32 +73,55 @@ KINDS = ["common", "uneven", "uneven of a group"]
 # --- trainers ---
 
 
-def by_lightning(folder: Path, kind: str, rank: int, note: Any, resumes: bool) -> Any:
+class Note:
+    """The batches of a rank, written down; at a step it waits until it is killed."""
+
+    def __init__(self, folder: Path, rank: int, stop: int) -> None:
+        self.path, self.rank, self.stop = folder / f"rank{rank}.jsonl", rank, stop
+
+    def __call__(self, step: int, batch: Any) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps([step, batch["x"].flatten().tolist()]) + "\n")
+        if step == self.stop:
+            is_where_it_is_killed()
+
+
+def by_lightning(folder: Path, kind: str, rank: int, note: Note, resumes: bool) -> Any:
     import lightning.pytorch as pl
     from lightning.pytorch.callbacks import ModelCheckpoint
 
-    from tests.world.integrations.lightning_cases import Model, trainer_of
+    class Model(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
 
-    class Noting(Model):
+        def training_step(self, batch: Any, number: int) -> Any:
+            return torch.nn.functional.mse_loss(self.layer(batch["x"]), batch["y"])
+
         def on_train_batch_end(self, outputs: Any, batch: Any, number: int) -> None:
             note(self.global_step, batch)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.Adam(self.parameters(), lr=0.1)
 
     class Data(pl.LightningDataModule):
         def train_dataloader(self) -> Any:
             assert (self.trainer.global_rank, self.trainer.world_size) == (rank, RANKS)
             return loader(kind, rank, epoch_size=5)  # without a length Lightning draws one ahead
 
-    model = Noting()
+    model = Model()
     saves = ModelCheckpoint(folder, "{step:02}", every_n_train_steps=SAVES, save_top_k=-1)
-    trainer = trainer_of(
-        devices=RANKS, strategy="ddp", max_steps=STEPS, callbacks=[saves], num_sanity_val_steps=0
-    )
+    trainer = pl.Trainer(
+        accelerator="cpu", devices=RANKS, strategy="ddp",
+        max_steps=STEPS, callbacks=[saves], logger=False, enable_progress_bar=False,
+        enable_model_summary=False, num_sanity_val_steps=0,
+    )  # fmt: skip
     saved = sorted(folder.glob("*.ckpt"))
     trainer.fit(model, datamodule=Data(), ckpt_path=saved[-1] if resumes else None)
     return model
 
 
-def by_accelerate(folder: Path, kind: str, rank: int, note: Any, resumes: bool) -> Any:
+def by_accelerate(folder: Path, kind: str, rank: int, note: Note, resumes: bool) -> Any:
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=1)
@@ -120,7 +149,7 @@ def by_accelerate(folder: Path, kind: str, rank: int, note: Any, resumes: bool) 
     return model
 
 
-def by_transformers(folder: Path, kind: str, rank: int, note: Any, resumes: bool) -> Any:
+def by_transformers(folder: Path, kind: str, rank: int, note: Note, resumes: bool) -> Any:
     from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainingArguments
 
     class Model(PreTrainedModel):
@@ -131,7 +160,7 @@ def by_transformers(folder: Path, kind: str, rank: int, note: Any, resumes: bool
             self.layer = torch.nn.Linear(1, 1)
             self.post_init()
 
-        def forward(self, x: Any, y: Any, number: Any) -> dict[str, Any]:
+        def forward(self, x: Any, y: Any) -> dict[str, Any]:
             return {"loss": torch.nn.functional.mse_loss(self.layer(x), y)}
 
     class Noting(Trainer):
@@ -161,7 +190,7 @@ OWN_KINDS = {"accelerate": ["damaged of a group"]}  # what is skipped is the loa
 # --- ranks, which are forked so that each framework is imported once ---
 
 
-def rank_of(trainer: str, folder: Path, attempt: str, kind: str, rank: int, stop: int) -> None:
+def rank_of(trainer: str, folder: Path, attempt: str, kind: str, rank: int, stop: int = 0) -> None:
     """Train as a rank, in a process of its own."""
     meeting = f"file://{folder}/{attempt}"
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS)}
@@ -169,8 +198,7 @@ def rank_of(trainer: str, folder: Path, attempt: str, kind: str, rank: int, stop
     os.environ |= {"MASTER_PORT": "1", "GROUP_RANK": "0", "ACCELERATE_USE_CPU": "true"}
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS)
     torch.manual_seed(0)
-    os.environ[KILL] = str(stop)
-    note = partial(trained, folder, rank=rank)
+    note = Note(folder, rank, stop)
     try:
         model = TRAINERS[trainer](folder, kind, rank, note, attempt != "first")
     except lz.StateMismatch as error:

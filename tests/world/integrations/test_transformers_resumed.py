@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from transformers import (
     PretrainedConfig,
     PreTrainedModel,
@@ -25,7 +27,10 @@ from transformers.trainer_jit_checkpoint import JITCheckpointCallback
 
 import lazyckpt as lz
 from tests.helpers import until
-from tests.world.integrations.table import BATCH, LENGTH, ROWS, TABLE, in_order
+
+BATCH, LENGTH = 2, 14  # 7 batches an epoch
+X = np.linspace(-1, 1, LENGTH, dtype=np.float32)[:, None]
+ROWS = {"x": X, "y": 2 * X}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -86,6 +91,14 @@ class Trained(NamedTuple):
         return [event for event in self.events if event[0] == "on_step_end"]
 
 
+class Rows(Dataset[Any]):
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {name: values[index] for name, values in ROWS.items()}
+
+    def __len__(self) -> int:
+        return LENGTH
+
+
 def trainer_of(
     folder: Path, pipeline: lz.Pipeline[Any] | None, options: dict[str, Any], **loading: Any
 ) -> Trainer:
@@ -93,9 +106,9 @@ def trainer_of(
     quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "use_cpu": True}
     logs: dict[str, Any] = {"logging_strategy": "steps", "logging_steps": 1}
     args = TrainingArguments(str(folder), **{**quiet, **logs, **options})
-    trainer = Trainer(Model(), args, eval_dataset=TABLE, callbacks=[Events])
+    trainer = Trainer(Model(), args, eval_dataset=Rows(), callbacks=[Events])
     if pipeline is None:
-        rows = trainer.accelerator.prepare(DataLoader(TABLE, batch_size=BATCH))
+        rows = trainer.accelerator.prepare(DataLoader(Rows(), batch_size=BATCH))
         trainer.get_train_dataloader = lambda: rows
     else:
         lz.transformers.feed(trainer, lz.torch.loader(pipeline, **loading))
@@ -120,6 +133,10 @@ def result_of(trainer: Trainer) -> Trained:
     logs = [each for each in trainer.state.log_history if "loss" in each]
     weights = torch.cat([each.flatten() for each in trainer.model.parameters()])
     return Trained(trainer.model.seen, events.found, logs, weights.tolist())
+
+
+def in_order() -> lz.Pipeline[Any]:
+    return lz.columns(**ROWS) | lz.batch(BATCH, collate=lz.stack)
 
 
 def shuffled() -> lz.Pipeline[Any]:
@@ -171,8 +188,13 @@ def test_as_on_a_loader_of_torch_and_resumed_anywhere(
     batches: int, epochs: float, saved: dict[str, Any], tmp_path: Path
 ) -> None:
     options = {"gradient_accumulation_steps": batches, "num_train_epochs": epochs, **saved}
-    whole = check_resumes(tmp_path / "in-order", in_order(), options, executor=lz.threads(2))
+    whole = check_resumes(tmp_path / "in-order", in_order(), options)
     assert whole == trained(tmp_path / "plain", None, options)
+
+
+def test_shuffled_with_workers(tmp_path: Path) -> None:
+    options = {"gradient_accumulation_steps": 3, "num_train_epochs": 2.5, **BY_STEP}
+    check_resumes(tmp_path, shuffled(), options, executor=lz.threads(2))
 
 
 class Stopped(TrainerCallback):
@@ -278,6 +300,13 @@ def in_epochs(loader: Any, sizes: list[int]) -> list[list[float]]:
     return [batch["x"].flatten().tolist() for size in sizes for batch in islice(loader, size)]
 
 
+def test_a_state_within_an_epoch_and_no_checkpoint(tmp_path: Path) -> None:
+    state = lz.state_at(shuffled(), 5)
+    options = {"gradient_accumulation_steps": 3, "num_train_epochs": 2}
+    found = trained(tmp_path, shuffled(), options, state=state)
+    assert found.batches == in_epochs(lz.torch.loader(shuffled(), state=state), [2, 7, 5])
+
+
 class Terminated(TrainerCallback):
     """Sends a SIGTERM at an event after the first step, and waits until the Trainer knows of it."""
 
@@ -339,6 +368,16 @@ def test_an_epoch_that_is_stopped_early(tmp_path: Path) -> None:
     assert result_of(again).logs[3]["epoch"] == 4 / 7
 
 
+def test_epochs_and_trainings_begin_as_loops_over_the_loader(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, shuffled(), {"max_steps": 10})
+    trainer.add_callback(EpochStopped)
+    trainer.train()
+    trainer.remove_callback(EpochStopped)
+    trainer.train()
+    loops = in_epochs(lz.torch.loader(shuffled()), [3, 3, 7, 7])
+    assert trainer.model.seen[:14] == loops[:14]
+
+
 def test_a_checkpoint_without_a_state_of_the_data_is_refused(tmp_path: Path) -> None:
     trained(tmp_path, None, {"max_steps": 5, "save_strategy": "steps", "save_steps": 5})
     with pytest.raises(lz.PipelineError, match="checkpoint of step 5 has no state of the data"):
@@ -350,3 +389,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
         lz.transformers.feed(trainer_of(tmp_path, None, {}), in_order())  # type: ignore[arg-type]
     with pytest.raises(lz.ArgumentError, match=r"trainer must be a transformers.Trainer"):
         lz.transformers.feed(Model(), lz.torch.loader(in_order()))  # type: ignore[arg-type]
+
+
+def test_where_transformers_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "lazyckpt.integrations.transformers", raising=False)
+    with pytest.raises(ImportError, match=r'pip install "lazyckpt\[transformers\]"'):
+        _ = lz.transformers

@@ -24,7 +24,7 @@ from tests.world.integrations.forks import codes, end_all, forked, is_where_it_i
 LENGTH, BATCH = 40, 4
 STEPS, SAVES, KILLED_AT = 25, 5, 18  # steps in all, from one save to the next, before the kill
 
-KILL = "LAZYCKPT_TEST_KILLED_AT"
+_WANTED = "LAZYCKPT_TEST_KILLED_AT"
 
 
 def floats(numbers: list[int]) -> dict[str, Any]:
@@ -55,16 +55,16 @@ def trained(folder: Path, step: int, batch: Any, rank: int = 0) -> None:
     line = json.dumps([step, np.asarray(batch["number"]).tolist()]) + "\n"
     with (folder / f"rank{rank}.jsonl").open("a") as file:
         file.write(line)
-    if step == int(os.environ.get(KILL, "0")):
+    if step == int(os.environ.get(_WANTED, "0")):
         is_where_it_is_killed()
 
 
-def runs(file: str, *words: Path | str) -> None:
+def runs(file: str, folder: Path, *words: str) -> None:
     """Run a test file as a script."""
     root = str(Path(__file__).parents[3])
     env = dict(os.environ, PYTHONPATH=root, HF_HUB_OFFLINE="1", JAX_PLATFORMS="cpu")
     env |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
-    command = [sys.executable, file, *map(str, words)]
+    command = [sys.executable, file, str(folder), *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
 
@@ -77,7 +77,7 @@ def kill_and_resume(
         for kind in kinds:
             (folder / kind).mkdir()
             for killed_at in (KILLED_AT, 0):
-                os.environ[KILL] = str(killed_at)
+                os.environ[_WANTED] = str(killed_at)
                 pids = [forked(partial(train, folder / kind, kind, rank)) for rank in range(ranks)]
                 if killed_at:
                     killed(pids)

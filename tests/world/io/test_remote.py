@@ -94,6 +94,15 @@ def test_what_is_not_there_is_named(client: Any) -> None:
         rows[0]
 
 
+def test_ranges_may_be_empty(client: Any) -> None:
+    put(client, a=b"012345")
+    (file,) = lz.io.files(f"s3://{BUCKET}/web/a.jsonl")
+    found = storage.storage_of(file.path)
+    assert found.read(file, 2, 2) == b""
+    assert found.read_ranges(file, [(6, 6)]) == [b""]
+    assert found.read_ranges(file, [(0, 0), (1, 3), (3, 3), (4, 6)]) == [b"", b"12", b"", b"45"]
+
+
 def test_an_object_that_changed_is_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     put(client, a=b"1\n2\n3\n")
     rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
@@ -275,6 +284,16 @@ def test_a_fault_that_stays_is_an_error_that_names_the_file(
     failing.fail(way, 1_000_000)
     with pytest.raises(lz.PipelineError, match=rf"web/a\.jsonl can't be read: .*{reason}"):
         rows[0]
+
+
+def test_a_fault_that_stays_is_given_up_after_so_many_tries(failing: Proxy) -> None:
+    rows = lz.io.read_text(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
+    failing.fail("busy", 5)
+    assert rows[0] == "000000"
+    failing.fail("busy", 1_000_000)
+    with pytest.raises(lz.errors.StorageError, match=r"web/a\.jsonl can't be read"):
+        rows[1999]
+    assert failing.failed == 6
 
 
 def test_a_server_that_says_nothing_is_not_waited_for_for_ever(

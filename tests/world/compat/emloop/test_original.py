@@ -8,11 +8,13 @@ from importlib.metadata import distribution
 from types import ModuleType
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyckpt.compat.emloop import StreamWrapper
 from tests.compat.emloop.cases import END, Source, asked, epoch_sizes, sizes
+from tests.compat.emloop.test_errors import failing
 from tests.compat.emloop.test_states import KINDS
 from tests.compat.emloop.test_wrapper import steps
 
@@ -88,6 +90,29 @@ def test_el6_the_original_with_a_buffer_gives_the_same(
             given.append(END)
         found.append(given)
     assert found[0] == found[1]
+
+
+def test_el5_as_in_the_original() -> None:
+    for kind in (StreamWrapper, Original):
+        stream = kind(Source(9), buffer_size=3)
+        found = []
+        for _ in range(4):
+            with stream:
+                found.append(next(stream))
+        assert found + list(stream) == [(0, n) for n in range(9)]
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # the original's
+def test_el10_a_producer_that_fails_is_a_child_process_error() -> None:
+    error = KeyError("broken")
+    for kind in (StreamWrapper, Original):
+        stream = kind(failing(Source(2), (0, 0), error), 2, name="train")
+        with stream, pytest.raises(ChildProcessError):
+            next(stream)
+        with pytest.raises(KeyError, match="broken"):
+            next(kind(failing(Source(2), (0, 0), error)))
 
 
 @given(st.sampled_from(["generator", "list"]), epoch_sizes)

@@ -19,7 +19,7 @@ from torchdata.stateful_dataloader.sampler import (
 
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.cases import IterableTen, as_list, same
+from tests.compat.seqtools.cases import as_list, same
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
@@ -343,9 +343,16 @@ def test_states_that_data_cannot_have_are_refused() -> None:
 
 
 def test_a_shorter_iterable_is_told() -> None:
-    loader = ours.DataLoader(IterableTen(6), 2, collate_fn=as_list)
+    class Sized(IterableDataset[int]):
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(self.size))
+
+    loader = ours.DataLoader(Sized(6), 2, collate_fn=as_list)
     list(islice(loader, 2))
-    shorter = ours.DataLoader(IterableTen(3), 2, collate_fn=as_list)
+    shorter = ours.DataLoader(Sized(3), 2, collate_fn=as_list)
     shorter.load_state_dict(loader.state_dict())
     with pytest.raises(lz.SourceChanged, match=r"after item 4 .* now has 3"):
         next(iter(shorter))

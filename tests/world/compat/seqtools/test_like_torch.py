@@ -10,8 +10,8 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from functools import cache, partial
-from itertools import count, islice
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import (
     ChainDataset,
     ConcatDataset,
+    Dataset,
     IterableDataset,
     StackDataset,
     Subset,
@@ -30,7 +31,6 @@ from torch.utils.data import DataLoader as TorchLoader
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list, plain, same
-from tests.helpers import Indexed
 from tests.world.compat.seqtools.cases import IterableTen
 
 HERE = Path(__file__).parent
@@ -53,7 +53,12 @@ def test_a_row_names_a_test_that_is_there_or_a_reason() -> None:
             assert name in functions_of(file), row
 
 
-SQUARES = Indexed(9, lambda index: index * index)
+class Squares(Dataset[Any]):
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, index: int) -> Any:
+        return index * index
 
 
 class WithLength(IterableTen):
@@ -62,7 +67,7 @@ class WithLength(IterableTen):
 
 
 @pytest.mark.parametrize("context", ["fork", multiprocessing.get_context("spawn"), "forkserver"])
-@pytest.mark.parametrize("dataset", [SQUARES, WithLength(3)], ids=["by index", "iterable"])
+@pytest.mark.parametrize("dataset", [Squares(), WithLength(3)], ids=["by index", "iterable"])
 def test_start_methods_by_name_and_by_context(context: Any, dataset: Any) -> None:
     loader = ours.DataLoader(
         dataset, 2, num_workers=1, multiprocessing_context=context, collate_fn=as_list
@@ -70,24 +75,32 @@ def test_start_methods_by_name_and_by_context(context: Any, dataset: Any) -> Non
     assert list(loader) == list(ours.DataLoader(dataset, 2, collate_fn=as_list))
 
 
+class Slow(Squares):
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(60 * (index == 2))
+        return index
+
+
 def test_a_timeout() -> None:
-    slow = Indexed(9, lambda index: time.sleep(60 * (index == 2)) or index)
-    loader = ours.DataLoader(slow, None, num_workers=2, timeout=1, collate_fn=same)
+    loader = ours.DataLoader(Slow(), None, num_workers=2, timeout=1, collate_fn=same)
     with pytest.raises(lz.WorkerTimeout):
         list(loader)
     assert list(islice(loader, 2)) == [0, 1]
 
 
-def killed_once(path: Path, index: int) -> int:
-    if index == 4 and not path.exists():
-        path.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return index
+class Dying(Squares):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 4 and not self.path.exists():
+            self.path.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
 
 
 def test_a_worker_that_is_killed(tmp_path: Path) -> None:
-    data = Indexed(9, partial(killed_once, tmp_path / "once"))
-    loader = ours.DataLoader(data, 2, num_workers=2, collate_fn=as_list)
+    loader = ours.DataLoader(Dying(tmp_path / "once"), 2, num_workers=2, collate_fn=as_list)
     batches = iter(loader)
     found = list(islice(batches, 2))
     with pytest.raises(RuntimeError, match="while it worked"):
@@ -99,7 +112,7 @@ def refuse(worker: int) -> None:
     raise LookupError(f"no worker {worker}")
 
 
-@pytest.mark.parametrize("dataset", [SQUARES, IterableTen()])
+@pytest.mark.parametrize("dataset", [Squares(), IterableTen()])
 def test_an_error_of_worker_init_fn(dataset: Any) -> None:
     loader = ours.DataLoader(dataset, num_workers=2, worker_init_fn=refuse)
     with pytest.raises(LookupError, match="no worker"):
@@ -121,8 +134,8 @@ def test_data_sets_of_torch() -> None:
     for dataset in (
         TensorDataset(numbers, numbers * 2),
         StackDataset(numbers, numbers.tolist()),  # type: ignore[arg-type]
-        Subset(SQUARES, [4, 2, 0]),
-        ConcatDataset([SQUARES, Subset(SQUARES, [1])]),
+        Subset(Squares(), [4, 2, 0]),
+        ConcatDataset([Squares(), Subset(Squares(), [1])]),
         ChainDataset([IterableTen(3), IterableTen(2)]),
     ):
         for options in ({}, {"batch_size": None}, {"batch_size": 2, "drop_last": True}):
@@ -144,52 +157,58 @@ def test_data_that_grow_or_shrink_between_epochs(options: dict[str, Any]) -> Non
         assert sorted(loader) == data
 
 
-def nested(index: int) -> list[Any]:
-    return list(ours.DataLoader(range(index), 2, collate_fn=as_list))
+def test_more_workers_than_batches() -> None:
+    loader = ours.DataLoader(Squares(), 5, num_workers=4, collate_fn=as_list)
+    assert list(loader) == [[0, 1, 4, 9, 16], [25, 36, 49, 64]]
 
 
-def affinity(worker: int) -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+class Nested(Squares):
+    def __getitem__(self, index: int) -> Any:
+        return list(ours.DataLoader(range(index), 2, collate_fn=as_list))
 
 
-@pytest.mark.parametrize(
-    ("data", "options", "expected"),
-    [
-        (SQUARES, {"batch_size": 5, "num_workers": 4}, [[0, 1, 4, 9, 16], [25, 36, 49, 64]]),
-        (Indexed(4, nested), {}, [[], [[0]], [[0, 1]], [[0, 1], [2]]]),
-        (Indexed(3, lambda _: torch.get_num_threads()), {}, [1, 1, 1]),
-        (
-            Indexed(3, lambda _: len(os.sched_getaffinity(0))),
-            {"worker_init_fn": affinity},
-            [1, 1, 1],
-        ),
-    ],
-    ids=["more than batches", "a loader within one", "threads", "affinity"],
-)
-def test_what_workers_return(data: Any, options: dict[str, Any], expected: Any) -> None:
-    options = {"batch_size": None, "num_workers": 2, "collate_fn": same, **options}
-    assert list(ours.DataLoader(data, **options)) == expected
+def test_a_loader_within_a_worker() -> None:
+    loader = ours.DataLoader(Nested(), None, num_workers=2, collate_fn=same)
+    assert list(loader)[3] == [[0, 1], [2]]
+
+
+class Threads(Squares):
+    def __getitem__(self, index: int) -> Any:
+        return torch.get_num_threads()
+
+
+def test_workers_use_one_thread_each() -> None:
+    assert {*ours.DataLoader(Threads(), None, num_workers=2, collate_fn=same)} == {1}
 
 
 def test_the_programs_generators_are_left_alone() -> None:
     before = torch.get_rng_state()
     for options in ({}, {"shuffle": True}, {"num_workers": 2}):
-        list(ours.DataLoader(SQUARES, **options))
+        list(ours.DataLoader(Squares(), **options))
     list(ours.DataLoader(IterableTen(), num_workers=2))
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_large_indices() -> None:
-    data = Indexed(1 << 40, same)
+    class Any64:
+        def __len__(self) -> int:
+            return 1 << 40
+
+        def __getitem__(self, index: int) -> int:
+            return index
+
     indices = [1 << 31, (1 << 40) - 1]
     for workers in (0, 2):
-        loader = ours.DataLoader(data, 2, sampler=indices, num_workers=workers)
+        loader = ours.DataLoader(Any64(), 2, sampler=indices, num_workers=workers)
         assert [batch.tolist() for batch in loader] == [indices]
 
 
 class Endless(IterableDataset[int]):
     def __iter__(self) -> Iterator[int]:
-        return count()
+        number = 0
+        while True:
+            yield number
+            number += 1
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -211,7 +230,7 @@ def test_a_loop_that_is_left_and_its_state_while_it_goes_on(keeps: bool) -> None
 
 
 def test_states_before_the_first_batch_and_after_the_last() -> None:
-    for dataset in (SQUARES, WithLength(9)):
+    for dataset in (Squares(), WithLength(9)):
         loader = ours.DataLoader(dataset, 2, num_workers=2, seed=0)
         first = loader.state_dict()
         whole = plain(list(loader))
@@ -223,3 +242,20 @@ def test_states_before_the_first_batch_and_after_the_last() -> None:
         for refused in ({}, {"_snapshot": {}}, {"_num_yielded": 3}):
             with pytest.raises(lz.InvalidState):
                 loader.load_state_dict(refused)
+
+
+def test_affinity_that_worker_init_fn_sets() -> None:
+    one = {min(os.sched_getaffinity(0))}
+    loader = ours.DataLoader(
+        Affinity(),
+        None,
+        num_workers=2,
+        worker_init_fn=lambda _: os.sched_setaffinity(0, one),
+        collate_fn=same,
+    )
+    assert all(found == one for found in loader)
+
+
+class Affinity(Squares):
+    def __getitem__(self, index: int) -> Any:
+        return os.sched_getaffinity(0)

@@ -13,22 +13,37 @@ from typing import Any
 import pytest
 import torch
 from datasets import IterableDataset as HubStream
+from torch.utils.data import (
+    ChainDataset,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    Sampler,
+    default_collate,
+    random_split,
+)
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import DistributedSampler, Sampler, default_collate, random_split
 
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list, plain, same
-from tests.helpers import Indexed, Streamed
 from tests.world.compat.seqtools.cases import IterableTen
 
 
-def told(size: int = 12) -> Indexed:
+class Told(Dataset[Any]):
     """Returns its index."""
-    return Indexed(size, same)
+
+    def __init__(self, size: int = 12) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
 
 
 def test_data_are_asked_for_plain_ints() -> None:
-    for part in random_split(told(), [0.5, 0.5]):
+    for part in random_split(Told(), [0.5, 0.5]):
         for options in ({}, {"shuffle": True}, {"sampler": [3, 1]}):
             loader = ours.DataLoader(part, 2, collate_fn=same, **options)
             assert {type(index) for batch in loader for index in batch} == {int}
@@ -47,7 +62,7 @@ class Bulk(Sampler[list[int]]):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_sampler_of_batches_without_batching(workers: int) -> None:
     def loader() -> Any:
-        return ours.DataLoader(told(), None, sampler=Bulk(), num_workers=workers, seed=3)
+        return ours.DataLoader(Told(), None, sampler=Bulk(), num_workers=workers, seed=3)
 
     mine = loader()
     batches = list(mine)
@@ -59,35 +74,79 @@ def test_a_sampler_of_batches_without_batching(workers: int) -> None:
     assert list(resumed) == batches[1:]
 
 
-def unreadable(*_: int) -> Any:
-    raise LookupError("no file")
+class Unreadable(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        raise LookupError("no file")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_of_an_iterables_iter(workers: int) -> None:
     with pytest.raises(LookupError, match="no file"):
-        list(ours.DataLoader(Streamed(unreadable), num_workers=workers))
+        list(ours.DataLoader(Unreadable(), num_workers=workers))
+
+
+class Unwritten(Dataset[Any]):
+    """Has no `__getitem__`; torch's raises."""
+
+    def __len__(self) -> int:
+        return 5
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_each_batch_may_fail_and_the_next_one_is_tried(workers: int) -> None:
     for kind in (ours.DataLoader, TorchLoader):
-        loader = kind(Indexed(5, unreadable), 2, shuffle=True, num_workers=workers)
+        loader = kind(Unwritten(), 2, shuffle=True, num_workers=workers)
         batches = iter(loader)
         for _ in range(len(loader)):
-            with pytest.raises(LookupError):
+            with pytest.raises(NotImplementedError):
                 next(batches)
         assert list(batches) == []
 
 
+def test_a_start_method_that_is_none() -> None:
+    for kind in (ours.DataLoader, TorchLoader):
+        with pytest.raises(ValueError, match=r"start.method"):
+            kind(range(3), num_workers=1, multiprocessing_context="bad")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="start_method"):
+        ours.DataLoader(range(3), num_workers=1, multiprocessing_context=object())
+
+
 def test_loaders_at_once_and_torchs_beside_them() -> None:
     loaders = [
-        ours.DataLoader(told(), 4, num_workers=1, multiprocessing_context=method, collate_fn=same)
+        ours.DataLoader(Told(), 4, num_workers=1, multiprocessing_context=method, collate_fn=same)
         for method in (None, "fork")
     ]
-    theirs = TorchLoader(told(), 4, num_workers=1, collate_fn=same)
+    theirs = TorchLoader(Told(), 4, num_workers=1, collate_fn=same)
     for batches in zip(*loaders, theirs, strict=True):
         assert all(batch == batches[0] for batch in batches)
+
+
+def test_what_is_ready_ahead_changes_nothing() -> None:
+    expected = list(ours.DataLoader(Told(), 2, True, seed=1, collate_fn=same))
+    for ahead in (1, 3):
+        loader = ours.DataLoader(
+            Told(), 2, True, seed=1, num_workers=2, prefetch_factor=ahead, collate_fn=same
+        )
+        assert list(loader) == expected
+
+
+def test_a_list_and_a_tuple_of_a_loader() -> None:
+    for dataset in (Told(4), IterableTen(4)):
+        for workers in (0, 1):
+            loader = ours.DataLoader(dataset, None, num_workers=workers)
+            assert list(loader) == [0, 1, 2, 3]
+            assert tuple(loader) == (0, 1, 2, 3)
+            assert {type(item) for item in loader} == {int}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_chained_iterables(workers: int) -> None:
+    for dataset in (
+        IterableTen(3) + IterableTen(2),
+        ChainDataset([IterableTen(3), IterableTen(2)]),
+    ):
+        loader = ours.DataLoader(dataset, 2, num_workers=workers, collate_fn=as_list)
+        assert list(loader) == [[0, 1], [2, 0], [1]]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -96,9 +155,9 @@ def test_ranks_share_the_items_without_the_last(shuffle: bool) -> None:
         item
         for rank in range(3)
         for batch in ours.DataLoader(
-            told(11),
+            Told(11),
             2,
-            sampler=DistributedSampler(told(11), 3, rank, shuffle=shuffle, drop_last=True),
+            sampler=DistributedSampler(Told(11), 3, rank, shuffle=shuffle, drop_last=True),
             drop_last=True,
             collate_fn=same,
         )
@@ -107,18 +166,25 @@ def test_ranks_share_the_items_without_the_last(shuffle: bool) -> None:
     assert len(found) == len({*found}) == 6  # a batch each
 
 
-def convolved(index: int) -> torch.Tensor:
-    """By torch's threads, here and in a worker that was forked since."""
-    return torch.nn.functional.conv1d(torch.ones(1, 1, 24_000), torch.ones(1, 1, 2))
+class Convolved(Dataset[Any]):
+    """Uses torch's threads, here and in a worker that was forked since."""
+
+    def __init__(self) -> None:
+        self.x = torch.ones(1, 1, 24_000)
+        self[0]
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.nn.functional.conv1d(self.x, torch.ones(1, 1, 2))
 
 
 def test_torchs_threads_before_a_fork() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        convolved(0)
-        data = Indexed(1, convolved)
-        loader = ours.DataLoader(data, num_workers=1, multiprocessing_context="fork")
+        loader = ours.DataLoader(Convolved(), num_workers=1, multiprocessing_context="fork")
         assert [batch.shape for batch in loader] == [(1, 1, 1, 23_999)]
     finally:
         torch.set_num_threads(threads)
@@ -149,15 +215,15 @@ def test_nested_tensors() -> None:
         next(iter(ours.DataLoader(data, 1, num_workers=2)))
 
 
-class Kept(list[int]):
+class Kept(Told):
     start = 0
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int) -> tuple[int, int]:
         return self.start, os.getpid()
 
 
 def test_persistent_workers_keep_the_data_that_they_began_with() -> None:
-    dataset = Kept(range(4))
+    dataset = Kept(4)
     loader = ours.DataLoader(dataset, None, num_workers=1, persistent_workers=True, collate_fn=same)
     epochs = []
     for dataset.start in range(3):
@@ -193,7 +259,7 @@ def test_a_loop_that_is_left_ends_the_program(persistent: bool, then: str, code:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("kind", [told, IterableTen])
+@pytest.mark.parametrize("kind", [Told, IterableTen])
 def test_batches_are_numbered_from_where_a_state_stands(kind: Any, workers: int) -> None:
     def loader() -> Any:
         return ours.DataLoader(kind(8), 2, num_workers=workers, collate_fn=same)

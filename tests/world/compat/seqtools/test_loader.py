@@ -15,7 +15,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 from lazyckpt.compat import pinning
 from lazyckpt.compat import seqtools as ours

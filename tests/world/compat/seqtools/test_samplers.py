@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as pl
 import pytest
 import torch
 from accelerate import Accelerator, skip_first_batches
@@ -17,7 +18,6 @@ from torch.utils.data import DataLoader as TorchLoader
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list
 from tests.world.compat.seqtools.cases import IterableTen
-from tests.world.integrations.lightning_cases import Model, trainer_of
 
 
 def loader(**options: Any) -> Any:
@@ -114,19 +114,37 @@ def test_accelerate_with_several_ranks_is_told_what_to_do() -> None:
         assert "sampler=DistributedSampler(dataset)" in each.communicate(timeout=50)[0]
 
 
-class Seeing(Model):
-    seen: list[Any]
+class Model(pl.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.seen: list[Any] = []
 
     def training_step(self, batch: Any, number: int) -> Any:
         self.seen.append(batch.tolist())
         return self.layer(batch[:, None].float()).sum()
 
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
 
 @pytest.mark.filterwarnings("ignore")
 def test_lightning_overfits_batches_in_order() -> None:
-    model = Seeing()
-    model.seen = []
-    trainer = trainer_of(max_epochs=2, overfit_batches=2, enable_checkpointing=False)
+    model = Model()
+    quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False}
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        overfit_batches=2,
+        logger=False,
+        enable_checkpointing=False,
+        **quiet,
+    )
     trainer.fit(model, ours.DataLoader(range(8), 2, shuffle=True, seed=1))
     assert model.seen == [[0, 1], [2, 3]] * 2
     assert type(trainer.train_dataloader) is ours.DataLoader
+
+
+def test_a_misspelt_attribute() -> None:
+    with pytest.raises(AttributeError, match="'DataLoader' object has no attribute 'nothing'"):
+        _ = loader().nothing

@@ -34,8 +34,14 @@ class Drawing(Dataset[Any]):
         return index, draws()
 
 
-class Rows(Drawing):
+class Rows:
     """Draws in a dataset that returns whole batches."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        return index, draws()
 
     def __getitems__(self, indices: list[int]) -> Any:
         return [self[i] for i in indices]
@@ -92,6 +98,14 @@ def test_without_workers_draws_are_the_programs() -> None:
     torch.manual_seed(0)
     loader = ours.DataLoader([0, 1, 2], None, collate_fn=lambda _: float(torch.rand(())))
     assert list(loader) == expected
+
+
+def test_what_a_function_of_a_sequence_draws() -> None:
+    def found() -> Any:
+        data = ours.smap(lambda x: (x, draws()), range(9))
+        return list(ours.DataLoader(data, 2, num_workers=2, seed=1, collate_fn=same))
+
+    assert found() == found()
 
 
 def test_worker_seeds_fit_torch() -> None:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from tests.executors.cases import PIPELINES, Stream, image, like_inline, square, until_error
+from lazyckpt.core.call import same
+from tests.executors.cases import PIPELINES, Stream, image, like_inline, square, trace, until_error
 from tests.helpers import is_alive, until
 
 with warnings.catch_warnings():
@@ -48,6 +49,15 @@ def test_items_order_and_states_are_those_of_inline(name: str) -> None:
 
 def test_one_actor_walks_through_a_stream() -> None:
     like_inline(PIPELINES["stream"], lz.ray(workers=1, num_cpus=0.5), stride=6)
+
+
+def test_states_resume_elsewhere() -> None:
+    pipeline = PIPELINES["dicts"]
+    expected = trace(pipeline)
+    with lz.run(pipeline, expected[2][1], executor=lz.ray(workers=2)) as run:
+        assert same(next(run), expected[3][0])
+        state = run.state
+    assert same(trace(pipeline, lz.threads(2), state), expected[4:])
 
 
 def test_arrays_can_be_written_to() -> None:
