@@ -120,11 +120,15 @@ def ray(
     the records that `on_error="skip"` skips are the same on all ranks. Functions after `shard`
     run once per rank.
 
+    Each rank mixes and packs for itself. If the ranks are a torch process group, pass
+    `lz.torch.shared(lz.ray(workers=8))` instead: then one rank per host does so for all of its
+    ranks.
+
     Each index of `shard` is one process, connected to the cluster by `ray.init` or by Ray
     Train. All ranks open the same runs. They compare stages, settings, the position, a sample
     of the data, and the names of the functions before `shard` with the values bound to them,
-    and refuse to continue if these differ. To rewind, to pause, or to continue after an error,
-    all ranks must do so together.
+    and refuse to continue if these differ. To rewind, to pause, or to continue after an error
+    or a Ctrl-C, all ranks must do so together.
 
     Ranks connect to each other by TCP. An actor of rank 0, with the given name in the namespace
     `lazyckpt`, tells them where; it reserves no CPUs and ends with rank 0's last run. If a rank

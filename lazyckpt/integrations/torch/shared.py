@@ -65,7 +65,7 @@ def shared(
     All ranks open the same runs. They compare stages, settings, the position, a sample of the
     data, and the names of the functions before `shard` with the values bound to them by `partial`,
     defaults and closures, and raise an error if these differ. After a rewind (`load_state_dict`),
-    a pause, an error or a `change`, the ranks start again together: all must do the same.
+    a pause, an error, a Ctrl-C or a `change`, the ranks start again together: all must do the same.
 
     The ranks connect to each other by TCP, through the address of rank 0 in the group's
     `MASTER_ADDR`. Each proves that it knows a secret that rank 0 has sent through the group.

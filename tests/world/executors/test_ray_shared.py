@@ -20,8 +20,8 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.testing import equal
-from tests.executors.sharing.ranks import on_ranks
-from tests.executors.sharing.test_laws import alone, dealt, made, mixed, packed, tokens
+from tests.executors.sharing.ranks import Hub, on_ranks
+from tests.executors.sharing.test_laws import alone, dealt, made, mixed, packed, together, tokens
 from tests.helpers import HANGS, until
 
 with warnings.catch_warnings():
@@ -107,6 +107,40 @@ def test_rank_0_goes_on_while_the_actor_that_tells_where_to_meet_is_slow(cluster
         finally:
             os.kill(process, signal.SIGCONT)
     assert equal([found], alone(packed(), 1, 4))
+
+
+class Image:
+    """A large item; counts how many were unpickled, on all ranks."""
+
+    unpickled = 0
+
+    def __init__(self, number: int) -> None:
+        self.number, self.pixels = number, bytes(20_000)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        Image.unpickled += 1  # by threads: some may be missed
+
+
+def test_large_items_are_sent_only_to_the_rank_that_needs_them(cluster: Cluster) -> None:
+    count = 240
+    images = lz.source(range(count)) | lz.map(Image) | lz.filter(lambda each: each.pixels)
+
+    def work(rank: int) -> list[int]:
+        own = images | lz.shard(num_shards=4, index=rank)
+        with lz.run(own, executor=shared("images", workers=4)) as run:
+            return [each.number for each in run]
+
+    assert on_ranks(4, work) == [[*range(rank, count, 4)] for rank in range(4)]
+    # Each by the rank whose actor made it, and by the rank that it is for; not by all four.
+    assert Image.unpickled < 2.5 * count
+
+
+def test_actors_of_ranks_of_which_one_reads(cluster: Cluster) -> None:
+    """As with `lz.torch.shared(lz.ray(...))`."""
+    hub = Hub(2, nodes=((0, 1),))
+    found = together(packed(), hub, 6, executor=lambda rank: lz.ray(workers=1))
+    assert equal(found, alone(packed(), 2, 6))
 
 
 def test_joined_pipelines_and_a_resume_as_more_ranks(cluster: Cluster) -> None:
