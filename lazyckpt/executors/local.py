@@ -85,14 +85,16 @@ def threads(
     [0, 1, 4, 9, 16]
     """
 
+    start = partial(ThreadPool, buffer_size=buffer_size, timeout=timeout, worker_init=worker_init)
     return PoolSpec(
-        partial(ThreadPool, buffer_size=buffer_size, timeout=timeout, worker_init=worker_init),
+        start,
         workers,
         "thread",
         buffer_size,
         is_gated=gated,
         timeout=timeout,
         worker_init=worker_init,
+        start_each=lambda handlers: [start(handlers, 1, number=n) for n in range(workers)],
     )
 
 

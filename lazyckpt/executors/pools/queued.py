@@ -76,10 +76,17 @@ class QueuedPool(WorkerPool):
 
     def _begin(self, size: int) -> PendingTask:
         """Return a pending task, about to be submitted. Raises `TaskLost` if it is refused."""
+        self._ensure_started()
+        return PendingTask(self.generation, size)
+
+    def _ensure_started(self) -> None:
+        """Start the workers, if they aren't running. Raises `TaskLost` if tasks are refused."""
         if self.is_driven and self.is_stopped:
             raise TaskLost
         self._start()
-        return PendingTask(self.generation, size)
+        if self.is_driven and self.is_stopped:  # by a different thread, while they started
+            self._end()
+            raise TaskLost
 
     @abstractmethod
     def _start(self) -> None:

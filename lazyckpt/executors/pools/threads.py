@@ -21,10 +21,26 @@ from lazyckpt.failures.notes import Failure
 PATIENCE = 1.0  # seconds that stopping waits for tasks in progress
 
 
+class _Crew:
+    """Threads that were started together.
+
+    Attributes:
+        tasks: The queue that feeds all of them.
+        threads: The threads.
+        has_stopped: Not empty once they do no more tasks.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: SimpleQueue[Any] = SimpleQueue()
+        self.threads: list[threading.Thread] = []
+        self.has_stopped: list[bool] = []
+
+
 class ThreadPool(QueuedPool):
     """Workers that are threads, all fed from one queue.
 
-    If it drives other pools, they are started before its threads.
+    If it drives other pools, they are started before its threads. One thread submits tasks; any
+    thread may stop the pool.
     """
 
     can_continue = True  # its threads share handlers
@@ -43,10 +59,8 @@ class ThreadPool(QueuedPool):
         self._worker_init = worker_init
         self._numbers = range(number, number + workers)
         self._handlers = handlers
-        self._threads: list[threading.Thread] = []
-        self._is_running = False  # True if all threads run; starting them may be interrupted
-        self._has_stopped: list[bool] = []
-        self._tasks: SimpleQueue[Any] = SimpleQueue()
+        self._crew: _Crew | None = None  # all of whose threads run; starting may be interrupted
+        self._crews: list[_Crew] = []  # those with threads that may run
         self._held: deque[tuple[PendingTask, int, Any]] = deque()
 
     def __str__(self) -> str:
@@ -56,23 +70,25 @@ class ThreadPool(QueuedPool):
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
         pending = self._begin(size)
-        if not self._is_running:  # a signal handler may stop the pool at any time
+        if (crew := self._crew) is None:  # a signal handler may stop the pool at any time
             raise TaskLost
-        self._tasks.put((pending, handler, payload))
+        crew.tasks.put((pending, handler, payload))
         return pending
 
     # Both methods move tasks by C code alone: in Python code an interrupt could lose a task.
 
     def hold_back(self) -> None:
-        if self._is_running and not self.is_driven:  # a driver waits for its tasks anyway
+        crew = self._crew
+        if crew is not None and not self.is_driven:  # a driver waits for its tasks anyway
             with suppress(Empty):
-                self._held.extend(iter(self._tasks.get_nowait, None))
+                self._held.extend(iter(crew.tasks.get_nowait, None))
 
     def release(self) -> None:
         self._release(len(self._held))
 
     def _release(self, count: int) -> None:
-        deque(map(self._tasks.put, starmap(self._held.popleft, repeat((), count))), 0)
+        if (crew := self._crew) is not None:
+            deque(map(crew.tasks.put, starmap(self._held.popleft, repeat((), count))), 0)
 
     def _let_begin(self, pending: PendingTask) -> None:
         for place, (held, *_) in enumerate(tuple(self._held), 1):
@@ -83,64 +99,62 @@ class ThreadPool(QueuedPool):
         return len(pending.items)
 
     def _end(self, *, waits: bool = True) -> None:
-        self._is_running = False
+        self._crew = None
         super()._end()
         self._held.clear()
-        if not self._threads:
-            return
-        self._has_stopped.append(True)
+        for crew in tuple(self._crews):
+            self._end_crew(crew, PATIENCE * waits)
+
+    def _end_crew(self, crew: _Crew, patience: float) -> None:
+        crew.has_stopped.append(True)
         for _ in self._numbers:
-            self._tasks.put(None)
+            crew.tasks.put(None)
         for pool in self._drives:
             pool.stop()
-        deadline = monotonic() + PATIENCE * waits
-        for thread in self._threads:
+        deadline = monotonic() + patience
+        for thread in crew.threads:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
-        self._threads = []
+        with suppress(ValueError):  # a different thread has ended it too
+            self._crews.remove(crew)
         self._handlers = without_flows(self._handlers)
 
     def _start(self) -> None:
-        if self._is_running:
+        if self._crew is not None:
             return
-        if self._threads:
+        if self._crews:
             self._end()
         generation = self.generation
         for pool in self._drives:
             pool.start()
-        self._tasks = SimpleQueue()
-        self._has_stopped = []  # a new list, so that stopping old threads doesn't stop new ones
+        crew = _Crew()
+        self._crews.append(crew)
         for number in self._numbers:
             init = self._worker_init and partial(self._worker_init, number)
             thread = threading.Thread(
                 target=_serve,
-                args=(self._tasks, self._handlers, self._has_stopped, init),
+                args=(crew, self._handlers, init),
                 name=f"lazyckpt-{number}",
                 daemon=True,  # so that a hanging thread doesn't keep the interpreter alive
             )
-            self._threads.append(thread)
+            crew.threads.append(thread)
             thread.start()
-        self._is_running = True
-        if self.generation != generation:  # a signal handler has stopped the pool meanwhile
+        self._crew = crew
+        if self.generation != generation:  # another thread or a signal handler has stopped it
             self._end()
 
     def forget(self) -> None:
         super().forget()
-        self._threads, self._is_running = [], False
+        self._crew, self._crews = None, []
 
 
-def _serve(
-    tasks: SimpleQueue[Any],
-    handlers: list[Handler],
-    has_stopped: list[bool],
-    init: Callable[[], Any] | None,
-) -> None:
+def _serve(crew: _Crew, handlers: list[Handler], init: Callable[[], Any] | None) -> None:
     inits = [] if init is None else [init]
-    while (task := tasks.get()) is not None:
+    while (task := crew.tasks.get()) is not None:
         pending, handler, payload = task
-        if not has_stopped and pending.generation >= 0:
+        if not crew.has_stopped and pending.generation >= 0:
             outcome = _outcome(handlers[handler], payload, pending.items, inits)
-            if outcome.failure is None or not has_stopped:  # stopping may cause failures
+            if outcome.failure is None or not crew.has_stopped:  # stopping may cause failures
                 pending.came.put(outcome)
             del outcome
         del task, pending, payload  # their errors may be the last references to the run

@@ -75,7 +75,7 @@ def join(
 
     def look() -> None:
         say_alive()  # where this is a process of which others wait for items
-        if pool.generation != generation:
+        if pool.generation != generation or pool.is_stopped:
             raise TaskLost
 
     link = meeting.join(told, reach, look)

@@ -124,7 +124,7 @@ class SharedPool(QueuedPool):
         return opening_of(self, chain, machine, self._open)
 
     def _open(self, told: Mapping[str, Any]) -> None:
-        self._start()
+        self._ensure_started()
         self._hang_up()
         self._end_drivers()
         reach = Reach(len(self._pools), self.buffer_size)

@@ -488,8 +488,8 @@ def in_lockstep(
 
 def test_the_time_limit_of_an_item_does_not_run_while_ranks_come() -> None:
     def executor(rank: int) -> lz.Executor:
-        time.sleep(0.8 * rank)
-        return lz.threads(2, timeout=0.4)
+        time.sleep(1.6 * rank)
+        return lz.threads(2, timeout=1.0)
 
     found = together(packed(), Hub(2), 4, executor=executor)
     assert equal(found, alone(packed(), 2, 4))

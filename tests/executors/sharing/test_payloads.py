@@ -298,3 +298,9 @@ def test_items_that_can_not_be_pickled_are_an_error_of_the_rank_that_needs_one()
     assert first[:-1] == [*range(0, 50, 2)]
     assert "pickle" in first[-1]
     assert second == [*range(1, 200, 2)]
+
+
+def test_no_thread_is_left_wherever_an_item_is_late() -> None:
+    """As the fixture checks. Threads end and start again while others submit tasks, or stop."""
+    for _ in range(40):
+        together(packed(), Hub(2), 3, executor=lambda rank: lz.threads(2, timeout=0.001))
