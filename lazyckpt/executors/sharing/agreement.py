@@ -15,6 +15,7 @@ from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.content import content, digest, dumps
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.values import is_function
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pools.pool import WorkerPool
@@ -25,8 +26,9 @@ from lazyckpt.failures.skipping import skip_log_of
 
 T = TypeVar("T")
 
-_SAMPLES = 256  # items compared, of data in memory
+_SAMPLES = 4096  # items compared, of data in memory
 _FEW = 4  # the same, of other data, which may be slow
+_WHOLE = 1 << 26  # bytes of an array up to which all of it is compared
 _SHOWN = 200  # characters of a function's bound values that are compared as they are
 
 
@@ -112,13 +114,12 @@ def _stages(chain: Chain, prefix: str) -> Iterator[tuple[str, str]]:
             yield from _stages(each, f"{prefix}{call.combinator.name}.{place} ")
         name = f"{prefix}{number} {call.combinator.name}"
         yield name, entry.arguments
-        for argument in call.functions if machine.share.ranks == 1 else ():
-            told = dumps(_function(call.arguments.get(argument)))
-            yield f"{name} {argument}", told if len(told) < _SHOWN else digest(told)
         for argument, value in call.arguments.items():
-            is_data = call.combinator.is_source and not is_pipelines(value)
-            if is_data and (found := _sampled(value)):
+            if call.combinator.is_source and (found := _sampled(value)):
                 yield f"{name} {argument}", found
+            elif is_function(value) and machine.share.ranks == 1:
+                told = dumps(_function(value))
+                yield f"{name} {argument}", told if len(told) < _SHOWN else digest(told)
 
 
 def _function(value: Any) -> Any:
@@ -136,11 +137,13 @@ def _function(value: Any) -> Any:
 
 
 def _sampled(data: Any) -> str:
-    """Return a digest of evenly spaced items of data that can be indexed."""
-    if isinstance(data, (str, bytes)) or not (
-        hasattr(data, "__getitem__") and hasattr(data, "__len__")
-    ):
+    """Return a digest of evenly spaced items of data that can be indexed, or of all of them."""
+    kind = type(data)  # a function may be a class, which has these for its objects
+    is_indexable = hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
+    if isinstance(data, (str, bytes)) or is_pipelines(data) or not is_indexable:
         return ""
+    if isinstance(data, np.ndarray) and data.nbytes <= _WHOLE and not data.dtype.hasobject:
+        return digest(dumps(_content(data)))
     is_at_hand = isinstance(data, (list, tuple, range, np.ndarray))
     count = min(len(data), _SAMPLES if is_at_hand else _FEW)
     places = np.linspace(0, len(data) - 1, count).astype(int).tolist() if count else []

@@ -209,7 +209,8 @@ class MeetingPlace:
         self._secret, self._timeout = secret, timeout
         self._changed = threading.Condition()
         self._gatherings: dict[str, _Gathering] = {}
-        self._listener = socket.create_server((host, 0), backlog=socket.SOMAXCONN)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family, backlog=socket.SOMAXCONN)
         self.port: int = self._listener.getsockname()[1]
         _begin(self._accept)
 

@@ -244,7 +244,13 @@ class Payloads:
         return packed(_key(_GIVES, number), Outcome(found, failure))
 
     def _own(self, number: int, place: int) -> Any:
-        return self._kept[number].items[place]
+        if (kept := self._kept.get(number)) is None:
+            raise self._given_up(self._link.rank)
+        return kept.items[place]
+
+    def _given_up(self, maker: int) -> RankMissing:
+        text = f"rank {maker} took this rank for lost, and keeps no items for it any more"
+        return RankMissing(text, [maker])
 
     def _let_go(self, rank: int, numbers: Iterable[int]) -> None:
         """Keep items no longer for a rank."""
@@ -304,7 +310,9 @@ class Payloads:
             self._link.send(maker, _key(_ASKS, number) + pickle.dumps(parts))
 
     def _heir(self, maker: int, number: int, place: int) -> Any:
-        return next(_items_of(memoryview(self._inherited[maker, number][place])))
+        if (items := self._inherited.get((maker, number))) is None:
+            raise self._given_up(maker)
+        return next(_items_of(memoryview(items[place])))
 
     def _look_after(self, asked: Asked) -> None:
         """Note that an awaited rank is lost, if it is silent."""

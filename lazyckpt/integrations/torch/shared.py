@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -62,10 +63,12 @@ def shared(
     first item that it should have computed, or that it holds. If a reader leaves its run, it sends
     the items that it holds to the readers that may need them, and the others take over its turns.
 
-    All ranks open the same runs. They compare stages, settings, the position, a sample of the
-    data, and the names of the functions before `shard` with the values bound to them by `partial`,
-    defaults and closures, and raise an error if these differ. After a rewind (`load_state_dict`),
-    a pause, an error, a Ctrl-C or a `change`, the ranks start again together: all must do the same.
+    All ranks open the same runs. They compare stages, settings, the position, the data, and the
+    names of the functions before `shard` with the values bound to them by `partial`, defaults and
+    closures, and raise an error if these differ. Of long data they compare a sample: 4,096 items of
+    a list, or of an array above 64 MiB, and 4 of other data that can be indexed. After a rewind
+    (`load_state_dict`), a pause, an error, a Ctrl-C or a `change`, the ranks start again together:
+    all must do the same.
 
     The ranks connect to each other by TCP, through the address of rank 0 in the group's
     `MASTER_ADDR`. Each proves that it knows a secret that rank 0 has sent through the group.
@@ -178,11 +181,10 @@ def _nodes(machines: list[tuple[str, str]]) -> Nodes:
 
 def _own_host() -> str:
     """Return the address of this machine on the network of the process group."""
-    for name in (os.environ.get("MASTER_ADDR", ""), socket.gethostname()):
-        try:
-            host = socket.gethostbyname(name)
-            with socket.create_server((host, 0)):
-                return host
-        except OSError:
-            continue
+    for name in filter(None, (os.environ.get("MASTER_ADDR"), socket.gethostname())):
+        with suppress(OSError):
+            family, _, _, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as sock:
+                sock.connect(address)  # finds the interface; nothing is sent
+                return str(sock.getsockname()[0])
     return "127.0.0.1"

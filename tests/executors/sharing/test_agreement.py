@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import Hub, on_ranks, shared_by
 
 
@@ -36,14 +38,70 @@ BOUND: dict[str, Callable[[int], Any]] = {
 }
 
 
-def items_of(before: Callable[[int], Any], after: Callable[[int], Any]) -> list[Any]:
+def counted(k: int) -> Callable[[], Any]:
+    return lambda: iter(range(k, k + 40))
+
+
+def other_item(k: int, place: int = 5) -> list[int]:
+    return [n + k * (n == place) for n in range(1_000)]
+
+
+def lengths(k: int) -> Callable[[Any], int]:
+    return lambda tokens: len(tokens) + k
+
+
+DOCUMENTS = [[n] * (n % 5 + 1) for n in range(90)]
+# Pipelines of rank k, which read or arrange other items on each.
+UNLIKE: dict[str, Callable[[int], lz.Pipeline[Any]]] = {
+    "from_generator": lambda k: lz.from_generator(counted(k)),
+    "unfold": lambda k: lz.unfold(lambda n, k=k: (n + k, n + 1), 0) | lz.take(50),
+    "weights": lambda k: lz.mix(
+        [lz.source(range(40)) | lz.filter(bool)] * 2, lambda items, k=k: [1, 1 + k], seed=0
+    ),
+    "flush": lambda k: lz.source(range(40)) | lz.flat_scan(
+        lambda state, n: (state, [n]), 0, flush=lambda state, k=k: [k]
+    ),
+    "key": lambda k: lz.source(DOCUMENTS) | lz.bucket_batch(
+        2, key=lengths(k), window_size=8, seed=0
+    ),
+    "a list": lambda k: lz.source(other_item(k)),
+    "an array": lambda k: lz.source(np.array(other_item(k))),
+}  # fmt: skip
+
+
+def run_by(pipeline: Callable[[int], lz.Pipeline[Any]]) -> list[Any]:
     def work(rank: int) -> list[Any]:
-        common = lz.source(range(40)) | lz.filter(bool) | lz.map(before(rank))
-        mine = common | lz.shard(num_shards=2, index=rank, remainder="drop") | lz.map(after(rank))
-        return [*lz.run(mine, executor=shared_by(hub, rank, lz.threads()))]
+        return [*lz.run(pipeline(rank), executor=shared_by(hub, rank, lz.threads()))]
 
     hub = Hub(2, timeout=1)
     return on_ranks(2, work)
+
+
+def items_of(before: Callable[[int], Any], after: Callable[[int], Any]) -> list[Any]:
+    def pipeline(rank: int) -> lz.Pipeline[Any]:
+        common = lz.source(range(40)) | lz.filter(bool) | lz.map(before(rank))
+        return common | lz.shard(num_shards=2, index=rank, remainder="drop") | lz.map(after(rank))
+
+    return run_by(pipeline)
+
+
+def sharded(pipeline: lz.Pipeline[Any], rank: int) -> lz.Pipeline[Any]:
+    common = pipeline | lz.filter(lambda item: item is not None)
+    return common | lz.shard(num_shards=2, index=rank, remainder="drop")
+
+
+@pytest.mark.parametrize("pipeline", UNLIKE.values(), ids=UNLIKE)
+def test_sources_and_functions_that_differ_are_refused(
+    pipeline: Callable[[int], lz.Pipeline[Any]],
+) -> None:
+    assert_refused(run_by(lambda rank: sharded(pipeline(rank), rank)))
+    found = run_by(lambda rank: sharded(pipeline(0), rank))
+    assert equal(found, [[*lz.run(sharded(pipeline(0), rank))] for rank in range(2)])
+
+
+def test_a_class_may_be_the_function_of_a_source() -> None:
+    found = run_by(lambda rank: sharded(lz.from_generator(range, 9), rank))
+    assert found == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
 
 @pytest.mark.parametrize("bound", BOUND)

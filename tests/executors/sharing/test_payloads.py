@@ -9,14 +9,17 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.errors import RankMissing
 from lazyckpt.executors.plan import tasks
+from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.sharing import tee
+from lazyckpt.executors.sharing.payloads import Payloads
 from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, shared_by
 from tests.executors.sharing.test_laws import alone, dealt, is_once, made, together
@@ -244,6 +247,39 @@ def test_who_leaves_hands_on_what_others_need(delay: float) -> None:
     expected = alone(pipeline, 4, 60)
     assert equal(found, [expected[rank][: counts[rank]] for rank in range(4)])
     assert again < COUNT / 4
+
+
+class Wire:
+    """A link between two ranks that delivers a message as it is sent."""
+
+    makers = (0, 1)
+
+    def __init__(self, rank: int, ends: list[Payloads]) -> None:
+        self.rank, self._ends = rank, ends
+
+    def send(self, rank: int, message: bytes) -> None:
+        self._ends[rank].receive(self.rank, memoryview(message))
+
+    def silence(self, rank: int) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_rank_that_was_taken_for_lost_and_goes_on_is_told(leaves: bool) -> None:
+    ends: list[Payloads] = []
+    ends += [Payloads(cast("Any", Wire(rank, ends)), 1.0) for rank in range(2)]
+    maker, other = ends
+    left = maker.keep(Outcome([bytes(1_000)], item_bytes=1_000), lambda item: item)
+    items = [*other.opened(left).items]
+    maker.leave(1, "has said nothing")
+    maker.opened(left)  # which it needs no longer
+    maker.tell_passed(soon=True)
+    if leaves:
+        maker.close()
+        other.leave(0, "")
+    with pytest.raises(RankMissing, match="rank 0 took this rank for lost") as found:
+        next(other.ask(items).wait())
+    assert found.value.ranks == (0,)
 
 
 @pytest.mark.parametrize("nodes", [(), ((0, 1, 2),)], ids=["a reader each", "a reader a node"])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,22 @@ def test_under_lightning(tmp_path: Path) -> None:
     for before, steps in zip((0, *STEPS), STEPS, strict=False):
         rows, _ = told_by(tmp_path, steps, 2)
         assert rows == rows_of(whole, 2 * (steps - before))
+
+
+def test_rank_0_of_a_group_need_not_be_on_the_host_of_the_master(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It meets the others on the network that leads to that host."""
+    monkeypatch.setenv("MASTER_ADDR", "198.51.100.1")
+    with socket.socket(type=socket.SOCK_DGRAM) as sock, suppress(OSError):  # there is no network
+        sock.connect(("198.51.100.1", 9))
+        own = sock.getsockname()[0]
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            executor = lz.torch.shared(lz.threads(1))
+        finally:
+            dist.destroy_process_group()
+        assert executor.arguments["meeting"].host == own != "127.0.0.1"
 
 
 def test_without_a_process_group() -> None:
