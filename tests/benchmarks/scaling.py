@@ -42,6 +42,12 @@ FLAT, LINEAR = 0.15, 1.1  # limits of slopes, with the error of measurements
 POWERS = [10**k for k in range(3, 10)]
 MANY = [1, 10, 100, 2_000]
 
+MIXTURES: list[tuple[str, int, Any]] = [
+    ("a mix", 3, [5, 3, 2]),
+    ("a mix of 20", 20, [*range(1, 21)]),
+    ("a scheduled mix", 3, lz.schedule({0: [5, 3, 2], 10**8: [1, 1, 1]})),
+]
+
 # Of each: sizes, the pipeline, and the slopes that its documentation says: of an
 # item, of a state, of a resume.
 SIZES: dict[str, tuple[list[int], Make, tuple[float, float, float]]] = {
@@ -60,11 +66,16 @@ SIZES: dict[str, tuple[list[int], Make, tuple[float, float, float]]] = {
         (FLAT, FLAT, FLAT),
     ),
     "mix of n": (MANY, lambda n: lz.mix(many(n), [1] * n, seed=0), (FLAT, LINEAR, LINEAR)),
-    "shard of a mix, one of n": (
-        [2, 32, 1_024],
-        lambda n: lz.mix([numbers()] * 3, [5, 3, 2], seed=0) | lz.shard(num_shards=n, index=1),
-        (FLAT, FLAT, FLAT),
-    ),
+    **{
+        f"shard of {what}, one of n": (
+            [2, 32, 1_024],
+            lambda n, count=count, weights=weights: (
+                lz.mix([numbers()] * count, weights, seed=0) | lz.shard(num_shards=n, index=1)
+            ),
+            (FLAT, FLAT, FLAT),
+        )
+        for what, count, weights in MIXTURES
+    },
     "interleave of n": (MANY, lambda n: lz.interleave(*many(n)), (FLAT, LINEAR, LINEAR)),
     "lanes of n": (
         MANY,

@@ -39,6 +39,7 @@ DROPPING = "all_exhausted_without_replacement"
 _FEW = 16  # items in a row that are computed alone
 _SINGLY = 4  # items for which reading one by one is faster than counting
 _AHEAD = 1 << 12  # items requested ahead in one call
+_NO_LIMIT = 1 << 62
 
 
 class Alone(Generic[A]):
@@ -48,43 +49,61 @@ class Alone(Generic[A]):
         flow: The items from the current position.
     """
 
-    def __init__(self, machine: Machine[A], position: Position) -> None:
+    def __init__(
+        self,
+        machine: Machine[A],
+        position: Position,
+        passed: NDArray[np.int64],
+        known: NDArray[np.int64],
+    ) -> None:
+        """Begin at a position.
+
+        Args:
+            machine: The machine.
+            position: The position.
+            passed: An array of one element: the number of items passed since, read or skipped.
+            known: The same for a number of items that exist.
+        """
         assert machine.skip is not None
         self._machine, self._skip, self._begin = machine, machine.skip, position
-        self._taken = self._known = self._in_a_row = self._ends = 0
-        self.flow = Flow[A](self._items(), self._position, taken=lambda: self._taken)
+        self._passed, self._known, self._ends = passed, known, 0
+        self._passed[0] = self._known[0] = 0
+        self.flow = Flow[A](self._items(), self._position, taken=self._taken)
+
+    def _taken(self) -> int:
+        return int(self._passed[0])
 
     def left(self, n: int) -> int:
         """Return how many of the next n items exist."""
-        if self._taken + n > self._known:
-            self._known = self._skip(self._begin, self._taken + n + _AHEAD)[1]
-        return min(n, self._known - self._taken)
-
-    def pass_over(self, n: int) -> None:
-        """Skip n items, which exist."""
-        self._taken, self._in_a_row = self._taken + n, 0
+        taken = self._taken()
+        if taken + n > self._known[0]:
+            self._known[0] = self._skip(self._begin, taken + n + _AHEAD)[1]
+        return min(n, int(self._known[0]) - taken)
 
     def _items(self) -> Iterator[A]:
+        in_a_row = 0
         while self.left(1):
-            is_dense = self._in_a_row >= _FEW  # then a flow is faster
+            is_dense = in_a_row >= _FEW  # then a flow is faster
             for item in self._machine.flow(self._position()) if is_dense else [self._alone()]:
-                self._taken, self._in_a_row = self._taken + 1, self._in_a_row + 1
+                self._passed[0] += 1
+                here, in_a_row = self._taken(), in_a_row + 1
                 yield item
-                if not self._in_a_row:
+                if self._taken() != here:  # some were skipped
+                    in_a_row = 0
                     break
         self._ends = 1
 
     def _alone(self) -> A:
         assert self._machine.item is not None
         try:
-            return self._machine.item(self._begin, self._taken)
+            return self._machine.item(self._begin, self._taken())
         except IndexError:
             if self._machine.view is not None:
                 self._machine.view.ahead(self._begin, range(0))  # raises if the data have changed
             raise
 
     def _position(self) -> Position:
-        steps = self._taken + self._ends
+        steps = self._taken() + self._ends
         return self._skip(self._begin, steps)[0] if steps else self._begin
 
 
@@ -242,6 +261,8 @@ class Mixture(Generic[A]):
         flows = [each.flow(inner) for each, inner in zip(machines, positions, strict=True)]
         streams, taken, picks = map(list, zip(*map(picking, flows), strict=True))
         jumping: dict[int, Alone[A]] = {}  # some items of these have been skipped
+        passed, known = np.zeros((2, width), np.int64)  # of each of these; others have no limit
+        known[:] = _NO_LIMIT
         there, noted = [*positions], [*counts]  # positions after these numbers of items
         draws = Draws(self.chooser(position), begin)
 
@@ -253,15 +274,13 @@ class Mixture(Generic[A]):
             flows[number] = flow
             streams[number], taken[number], picks[number] = picking(flow)
 
-        def alone(number: int) -> Alone[A] | None:
-            if self.machines[number].item is None or machines[number].skip is None:
-                return None
-            if number not in jumping:
-                found = Alone(machines[number], flows[number].snapshot())
+        def jump(number: int) -> None:
+            """Compute the items of a machine alone from now on, if it has random access."""
+            if self.machines[number].item is not None and machines[number].skip is not None:
+                here, place = flows[number].snapshot(), slice(number, number + 1)
+                jumping[number] = Alone(machines[number], here, passed[place], known[place])
                 close_stream(flows[number])
-                replace(number, found.flow)
-                jumping[number] = found
-            return jumping[number]
+                replace(number, jumping[number].flow)
 
         def end_pass() -> None:
             """Continue without the chosen pipeline, which has ended, or with its next epoch."""
@@ -274,6 +293,7 @@ class Mixture(Generic[A]):
                 here[number] = self.begun_again(number, here[number])
                 machines[number] = self.again[number]
                 jumping.pop(number, None)
+                known[number] = _NO_LIMIT
                 replace(number, machines[number].flow(here[number]))
             there, noted = here, [*now]
             draws.restart(None if is_over else self.chooser((position[0], now, ended)), sum(now))
@@ -311,15 +331,17 @@ class Mixture(Generic[A]):
             Only the item at `index` is computed, if others can be skipped.
             """
             counts, size = np.bincount(numbers, minlength=width), len(numbers)
-            chosen = counts.nonzero()[0].tolist()
-            jumps = {number: each for number in chosen if (each := alone(number)) is not None}
-            for number, each in jumps.items():
-                left = each.left(wanted := int(counts[number]))
+            if len(jumping) < width:
+                for number in counts.nonzero()[0].tolist():
+                    if number not in jumping:
+                        jump(number)
+            for number in (passed + counts > known).nonzero()[0].tolist():
+                left = jumping[number].left(wanted := int(counts[number]))
                 if left < wanted:
                     size = min(size, int(np.flatnonzero(numbers == number)[left]))
             made = [index] if 0 <= index < size else []
-            if len(jumps) < len(chosen):  # items of other pipelines are read, in order
-                is_made = ~np.isin(numbers[:size], [*jumps])
+            if len(jumping) < width:  # items of other pipelines are read, in order
+                is_made = ~np.isin(numbers[:size], [*jumping])
                 is_made[made] = True
                 made = is_made.nonzero()[0].tolist()
             for (is_own, number), run in groupby(made, lambda at: (at == index, int(numbers[at]))):
@@ -327,9 +349,9 @@ class Mixture(Generic[A]):
                 if not is_own:
                     some = picks[number](len(places), -1)[0]
                 else:
-                    if number in jumps:
+                    if number in jumping:
                         own_before = int(np.count_nonzero(numbers[:index] == number))
-                        jumps[number].pass_over(own_before)
+                        passed[number] += own_before
                         counts[number] -= own_before + 1
                     own += islice(streams[number], 1)
                     some = len(own)
@@ -338,8 +360,7 @@ class Mixture(Generic[A]):
                     break
             if size < len(numbers):
                 counts -= np.bincount(numbers[size:], minlength=width)
-            for number, each in jumps.items():
-                each.pass_over(int(counts[number]))
+            passed[:] += counts
             return size
 
         def snapshot() -> Position:

@@ -28,7 +28,7 @@ Scheduled = Callable[[int], Sequence[float]]  # functions of the number of items
 Ends: TypeAlias = Callable[[int, int], tuple[int, Weights, Weights]]
 
 _LONGEST = 1 << 16  # choices in a stored pattern
-_FEW = 64  # up to this many sources, each bound is compared with all draws
+_BITS = 10  # of a draw, by which a table knows most choices
 _CHUNK, _MANY = 1 << 12, 1 << 14  # choices computed per call, one by one and for many
 _BEYOND = 2.0**64
 _MARGIN = 1 << 32  # larger than the rounding error of a bound
@@ -119,10 +119,8 @@ def random_choices(
     """
     if not callable(weights):
         bounds = _bounds(_left(weights, dropped))
-        edges = _edges(bounds)
-        return Choices(
-            partial(_drawn, bounds, key), lambda t, n: _edges_reached(edges, hashes(key, t, t + n))
-        )
+        reached = _reached(bounds)
+        return Choices(partial(_drawn, bounds, key), lambda t, n: reached(hashes(key, t, t + n)))
     one = partial(_scheduled, weights, width, key, dropped)
 
     def some(t: int, n: int) -> NDArray[np.int64]:
@@ -135,27 +133,30 @@ def random_choices(
         # computation of their own.
         low = [max(min(pair) - _MARGIN, 0) for pair in zip(*bounds, strict=True)]
         high = [max(pair) + _MARGIN for pair in zip(*bounds, strict=True)]
-        found = _edges_reached(_edges(low), drawn)
-        unsure = (found != _edges_reached(_edges(high), drawn)).nonzero()[0].tolist()
+        found = _reached(low)(drawn)
+        unsure = (found != _reached(high)(drawn)).nonzero()[0].tolist()
         found[unsure] = [one(t + number) for number in unsure]
         return found
 
     return Choices(one, some)
 
 
-def _edges(bounds: list[int]) -> NDArray[np.uint64]:
-    """Return the bounds below 2 ** 64: a draw can't reach the others."""
-    return np.array([bound for bound in bounds if bound < _BEYOND], np.uint64)
+def _reached(bounds: list[int]) -> Callable[[NDArray[np.uint64]], NDArray[np.int64]]:
+    """Return a function from draws to the number of bounds that are not above each."""
+    # A draw is below 2 ** 64.
+    edges = np.array([bound for bound in bounds if bound < _BEYOND], np.uint64)
+    shift = np.uint64(64 - _BITS)
+    begins = np.arange(1 << _BITS, dtype=np.uint64) << shift
+    least = np.searchsorted(edges, begins, "right").astype(np.int64)
+    is_unsure = least != np.append(least[1:], len(edges))
 
+    def reached(drawn: NDArray[np.uint64]) -> NDArray[np.int64]:
+        first = (drawn >> shift).astype(np.intp)
+        found, unsure = least[first], is_unsure[first].nonzero()[0]
+        found[unsure] = np.searchsorted(edges, drawn[unsure], "right")
+        return found
 
-def _edges_reached(edges: NDArray[np.uint64], drawn: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return, per draw, the number of edges that are not above it."""
-    if len(edges) > _FEW:
-        return np.searchsorted(edges, drawn, "right").astype(np.int64)
-    found = np.zeros(len(drawn), np.int64)
-    for edge in edges:
-        found += drawn >= edge
-    return found
+    return reached
 
 
 def _scheduled(schedule: Scheduled, width: int, key: int, dropped: int, t: int) -> int:
