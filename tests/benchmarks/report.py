@@ -345,7 +345,7 @@ def per(words: str) -> str:
 
 def workloads(rows: Sequence[Row]) -> Iterator[str]:
     """A table for each workload, and the libraries that have no figure."""
-    libraries = (BY_HAND, OURS, *PEERS)
+    libraries = [*dict.fromkeys((BY_HAND, OURS, *PEERS, *(row.contestant for row in rows)))]
     some = [row for row in rows if row.contestant or row.remark.startswith("has no way")]
     for (name, what), group in groupby(some, key=lambda row: (row.name, kind(row)[0])):
         found = [*group]
