@@ -29,8 +29,8 @@ PR_SET_CHILD_SUBREAPER = 36
 NETWORK = Path("/proc/net/dev")
 TURNS = 28  # of a loop that take about a microsecond
 PRELOADED = {  # once, before ranks are forked
-    "shared": ["lazyckpt.integrations.torch"],
-    "shared_per_node": ["lazyckpt.integrations.torch", "lazyckpt.executors.sharing.node"],
+    "shared": ["lazyckpt.integrations.torch", "lazyckpt.executors.sharing.node"],
+    "shared_per_rank": ["lazyckpt.integrations.torch"],
     "datasets": ["datasets.distributed", "torch.utils.data"],
     "datasets_of_one_file": ["datasets.distributed", "torch.utils.data"],
     "accelerate": ["accelerate.data_loader"],
