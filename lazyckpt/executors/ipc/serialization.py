@@ -29,7 +29,7 @@ from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.pickler import LargeBuffers, Pickler
 from lazyckpt.executors.ipc.shared_items import shared_call
 from lazyckpt.executors.ipc.shared_pickle import SharedPickle
-from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.executors.plan.handlers import Handler, MappedItems, Outcome
 from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
 T = TypeVar("T")
@@ -62,6 +62,13 @@ class Message:
 
     def _serialized(self) -> tuple[bytes, Buffers]:
         return serialize(self._content)
+
+
+class TaskMessage(Message):
+    """A message with a task, for any worker."""
+
+    def _serialized(self) -> tuple[bytes, Buffers]:
+        return serialize(with_inputs(self._content))
 
 
 class OutcomeMessage(Message):
@@ -193,6 +200,39 @@ class _CloudPickled:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickle.loads, (self._frame,)
+
+
+class _Inputs:
+    """The items of a task, pickled by value if the main module defines a class of theirs."""
+
+    def __init__(self, items: list[Any], *, has_main: bool) -> None:
+        self._items, self._has_main = items, has_main
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        try:
+            pickled, large = Pickler().dump(self._items)
+            is_known = self._has_main or b"__main__" not in pickled
+        except Exception:
+            if not has_cloudpickle():
+                raise
+            is_known = False
+        if not is_known and has_cloudpickle():
+            large = LargeBuffers()
+            pickled = _dumps(self._items, large, by_value=True)
+        return _opened_inputs, (pickled, [*map(pickle.PickleBuffer, large)])
+
+
+def _opened_inputs(pickled: bytes, large: list[Any]) -> list[Any]:
+    found: list[Any] = pickle.loads(pickled, buffers=large)
+    return found
+
+
+def with_inputs(payload: Any, *, has_main: bool = False) -> Any:
+    """Return a task's payload to pickle, for workers that may have the same main module."""
+    if not isinstance(payload, MappedItems):
+        return payload
+    items: Any = _Inputs(payload.items, has_main=has_main)
+    return payload._replace(items=items)
 
 
 def _unpicklable(handlers: Iterable[Handler], *, by_value: bool) -> str:

@@ -16,6 +16,7 @@ from lazyckpt.executors.ipc.serialization import (
     Message,
     OutcomeMessage,
     SerializedMessage,
+    TaskMessage,
     opened,
     serialize_handlers,
     this_process,
@@ -107,7 +108,7 @@ class Job:
 
     def __init__(self, handler: int, payload: Any) -> None:
         self.handler = handler
-        self.payload = Message(payload)
+        self.payload = TaskMessage(payload)
         self.future: Future[Any] = Future()
         self.worker: Any = None
         self.tries = 0

@@ -17,7 +17,12 @@ from multiprocessing.util import Finalize
 from typing import IO, Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
-from lazyckpt.executors.ipc.serialization import opened, share_handlers, transfer_failure
+from lazyckpt.executors.ipc.serialization import (
+    opened,
+    share_handlers,
+    transfer_failure,
+    with_inputs,
+)
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
 from lazyckpt.executors.ipc.shared_pickle import PickledOnce
 from lazyckpt.executors.ipc.transport import Unwritable, too_many_files
@@ -142,12 +147,15 @@ class ProcessPool(WorkerPool):
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
-        return self._submit((handler, payload), size, after)
+        return self._submit((handler, self._sent(payload)), size, after)
 
     def submit_carefully(
         self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
     ) -> PendingTask:
-        return self._submit((handler, payload, errors), size)
+        return self._submit((handler, self._sent(payload), errors), size)
+
+    def _sent(self, payload: Any) -> Any:
+        return with_inputs(payload, has_main=choose_start_method(self._start_method) == "fork")
 
     def _submit(
         self, task: tuple[Any, ...], size: int, after: PendingTask | None = None

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.testing import equal
 from tests.executors.cases import Stream, image, like_inline
-from tests.executors.faults import ERRORS, ITEMS, Fault, Odds, fails, keep, lock, notes
+from tests.executors.faults import ERRORS, ITEMS, Fault, Odds, fails, keep, lock, notes, script
 from tests.executors.graphs import GRAPHS
 from tests.executors.table import NAMES, ROWS
 from tests.executors.test_like_inline import ON_ERROR, holds, stride
@@ -228,6 +228,27 @@ def test_an_item_that_cannot_be_sent(kind: str, pool: Any, tmp_path: Path) -> No
         error = fails(run, found, TypeError)
         assert found == [*map(str, range(50))]
         assert "an item can't be sent to a worker" in notes(error)
+
+
+OF_A_SCRIPT = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+import lazyckpt as lz
+
+class Kept:
+    def __init__(self, x):
+        self.x = x
+
+if __name__ == "__main__":
+    stream = lz.source([1, 2]) | lz.map(Kept) | lz.filter(bool) | lz.enumerate()
+    pipeline = stream | lz.map(lambda pair: isinstance(pair[1], Kept))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        print(*lz.run(pipeline, executor=lz.futures(pool, buffer_size=2)))
+"""
+
+
+def test_items_of_a_class_of_the_main_module(tmp_path: Path) -> None:
+    assert script(tmp_path, OF_A_SCRIPT) == "True True\n"
 
 
 @pytest.mark.parametrize("source", [range(12), Stream(12)], ids=["seekable", "stream"])

@@ -296,6 +296,9 @@ with lz.run(lz.source([1, 2]) | lz.map(keep), executor=executor) as run:
 about = lz.map(lambda x: (os.environ["TOLD"], os.getcwd() == place, sys.argv[1:], __name__))
 with lz.run(lz.source([1]) | about, executor=executor) as run:
     print(*run)
+stream = lz.source([1, 2]) | lz.map(keep) | lz.filter(bool) | lz.enumerate()
+with lz.run(stream | lz.map(lambda pair: isinstance(pair[1], Kept)), executor=executor) as run:
+    print(*run)
 """
 
 
@@ -315,7 +318,7 @@ def test_a_script_needs_no_guard(method: str | None, is_file: bool, tmp_path: Pa
         timeout=SOON,
         cwd=tmp_path,
     )
-    expected = ["begins", "[4, 5]", "('so', True, ['more'], '__main__')"]
+    expected = ["begins", "[4, 5]", "('so', True, ['more'], '__main__')", "True True"]
     assert done.stdout.splitlines() == expected, done.stderr
 
 
