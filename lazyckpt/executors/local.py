@@ -139,9 +139,10 @@ def processes(
     Lambdas, closures and functions of the main module need cloudpickle, or fork.
 
     Workers start clean: they inherit no lock, no thread and no open file of this process, but
-    its paths, its environment variables and its standard output. They don't import the main
-    module, so a script needs no guard `if __name__ == "__main__"`. The first start of a program
-    starts a server, which imports the modules that your functions need once for all workers.
+    its paths, its environment variables, its standard output, and its limits of recursion and
+    open files. They don't import the main module, so a script needs no guard
+    `if __name__ == "__main__"`. The first start of a program starts a server, which imports the
+    modules that your functions need once for all workers.
 
     Workers run `map`, `filter` and `flat_map` in parallel, each on its own item. Stages that
     need items in order, such as a buffer or a packing stage, run in one separate process (see

@@ -1,4 +1,4 @@
-"""The surroundings of a process, for new ones: its paths, its environment, its modules."""
+"""The surroundings of a process, for new ones: its paths, its environment, its limits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple
+
+with suppress(ImportError):  # on Windows
+    import resource
 
 _WORDS = re.compile(rb"[A-Za-z_][A-Za-z_0-9.]*")
 
@@ -21,6 +24,8 @@ class Surroundings(NamedTuple):
         directory: Its working directory; empty if that was deleted.
         environment: Its environment variables.
         modules: Modules to import.
+        recursion_limit: How deep its calls may nest.
+        file_limit: How many files it may open.
     """
 
     path: list[str]
@@ -28,6 +33,8 @@ class Surroundings(NamedTuple):
     directory: str
     environment: dict[str, str]
     modules: list[str]
+    recursion_limit: int
+    file_limit: int
 
     def enter(self) -> None:
         """Give this process the same surroundings, except for its modules."""
@@ -36,6 +43,10 @@ class Surroundings(NamedTuple):
         os.environ.update(self.environment)
         with suppress(OSError):
             os.chdir(self.directory)
+        sys.setrecursionlimit(self.recursion_limit)
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        with suppress(ValueError, OSError):  # above what this process may have
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.file_limit, most))
 
     def import_modules(self) -> bool:
         """Import the modules that can be imported; return whether there were new ones."""
@@ -53,5 +64,12 @@ def surroundings(pickled: bytes) -> Surroundings:
     except OSError:
         directory = ""
     named = {word.decode() for word in _WORDS.findall(pickled)} & sys.modules.keys()
-    modules = sorted(named - {"__main__"})
-    return Surroundings(sys.path[:], sys.argv[:], directory, {**os.environ}, modules)
+    return Surroundings(
+        sys.path[:],
+        sys.argv[:],
+        directory,
+        {**os.environ},
+        sorted(named - {"__main__"}),
+        sys.getrecursionlimit(),
+        resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    )

@@ -276,7 +276,7 @@ def start_error() -> str:
 
 
 UNGUARDED = """
-import os, sys
+import os, resource, sys
 import lazyckpt as lz
 print("begins", flush=True)
 names = {{"here": 3}}
@@ -295,6 +295,12 @@ with lz.run(lz.source([1, 2]) | lz.map(keep), executor=executor) as run:
     print([each.x for each in run if isinstance(each, Kept)])
 about = lz.map(lambda x: (os.environ["TOLD"], os.getcwd() == place, sys.argv[1:], __name__))
 with lz.run(lz.source([1]) | about, executor=executor) as run:
+    print(*run)
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (123, most))
+sys.setrecursionlimit(1234)
+limits = lz.map(lambda x: (resource.getrlimit(x)[0], sys.getrecursionlimit()))
+with lz.run(lz.source([resource.RLIMIT_NOFILE]) | limits, executor=executor) as run:
     print(*run)
 stream = lz.source([1, 2]) | lz.map(keep) | lz.filter(bool) | lz.enumerate()
 with lz.run(stream | lz.map(lambda pair: isinstance(pair[1], Kept)), executor=executor) as run:
@@ -318,7 +324,8 @@ def test_a_script_needs_no_guard(method: str | None, is_file: bool, tmp_path: Pa
         timeout=SOON,
         cwd=tmp_path,
     )
-    expected = ["begins", "[4, 5]", "('so', True, ['more'], '__main__')", "True True"]
+    about = "('so', True, ['more'], '__main__')"
+    expected = ["begins", "[4, 5]", about, "(123, 1234)", "True True"]
     assert done.stdout.splitlines() == expected, done.stderr
 
 
