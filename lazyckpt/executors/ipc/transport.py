@@ -330,8 +330,10 @@ class Receiver:
         with open(self._descriptors.popleft(), "r+b") as file:
             try:
                 memory = SharedMemorySlots(file, size, slots)
-            except OSError:  # beyond the limit of the address space
-                memory = UnmappedSlots(file, size, slots)
+            except OSError as error:
+                if error.errno == errno.EMFILE:
+                    raise too_many_files() from error
+                memory = UnmappedSlots(file, size, slots)  # beyond the limit of the address space
         before, self._memory = self._memory, memory
         if before is not None:  # all its messages have been read
             before.close()

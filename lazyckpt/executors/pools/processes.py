@@ -334,7 +334,10 @@ class ProcessPool(WorkerPool):
             end = worker.describe_end()
             when = "while it worked; the run can continue, with new workers"
             if not worker.progress.has_begun:
-                when = "before its first item: check worker_init and the modules that it imports"
+                when = (
+                    "before its first item: check worker_init, the modules that it imports, and "
+                    "the limits of memory, processes and open files (ulimit -a)"
+                )
             lost = f"worker {end.replace('was ended', 'killed')}"
             text = f"{name} {end} {when}"
         worker.note_lost(kind(lost))

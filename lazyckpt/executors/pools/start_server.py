@@ -10,6 +10,7 @@ worker's `status` socket: first with the process ID, later with the exit code.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import select
@@ -71,14 +72,17 @@ def _serve_requests(requests: socket.socket, woken: socket.socket) -> None:
         if not kind:
             return
         if len(descriptors) < len(Files._fields):  # the limit of open files
+            for status in descriptors[1:2]:
+                _tell(status, STARTED, -errno.EMFILE)
             _close(descriptors)
             continue
         files = Files(*descriptors)
-        found = shared_surroundings(files.content)
-        found.enter()
-        if found.import_modules():
-            can_fork = not _has_threads()
         try:
+            found = shared_surroundings(files.content)
+            found.enter()
+            if found.import_modules():
+                can_fork = False  # also if the next line fails
+                can_fork = not _has_threads()
             if kind[0] == FORK and can_fork:
                 gc.freeze()  # workers share its memory, and don't search it for garbage
                 number = os.fork()

@@ -183,7 +183,8 @@ def _end_with(consumer: Any, parent: int, pipe: int, handlers: Sequence[Handler]
             break
         if pipe in ready:
             poller.unregister(pipe)
-            start_new_thread(_stop, (handlers,))
+            with suppress(RuntimeError):  # the limit of threads: then the consumer ends it
+                start_new_thread(_stop, (handlers,))
     os._exit(1)
 
 

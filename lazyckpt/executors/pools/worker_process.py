@@ -141,7 +141,7 @@ class WorkerProcess:
         code = self.process.exitcode
         if code is None:
             error = getattr(self.process, "start_error", "")
-            return f"couldn't start: {error}" if error else "has closed its pipe"
+            return f"couldn't start ({error})" if error else "has closed its pipe"
         if code >= 0:
             return f"ended with exit code {code}"
         with suppress(ValueError):

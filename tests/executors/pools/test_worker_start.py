@@ -257,6 +257,68 @@ def test_a_module_that_hangs_holds_up_no_other_run(tmp_path: Path) -> None:
     assert script(tmp_path, USES_HANGING) == expected
 
 
+FORKS_NOT = """
+import errno, os
+
+def fork():
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+if os.environ["HERE"] != str(os.getppid()):
+    os.fork = fork
+
+def use(x):
+    return x
+"""
+USES_NO_FORK = """
+import os
+import lazyckpt as lz
+
+os.environ["HERE"] = str(os.getppid())
+import forks_not
+
+def run(function):
+    return lz.run(lz.source(range(3)) | lz.map(function), executor=lz.processes())
+
+with run(abs) as begun:
+    print(next(begun))
+    with run(forks_not.use) as refused:
+        try:
+            next(refused)
+        except lz.errors.WorkerDied as error:
+            print(error)
+        print(*refused)
+    print(*begun)
+"""
+
+
+def test_a_process_that_cannot_be_started_ends_no_other_run(tmp_path: Path) -> None:
+    (tmp_path / "forks_not.py").write_text(FORKS_NOT)
+    first, error, *others = script(tmp_path, USES_NO_FORK).splitlines()
+    assert [first, *others] == ["0", "0 1 2", "1 2"]
+    assert "couldn't start (Resource temporarily unavailable) before its first item" in error
+    assert "limits of memory, processes and open files (ulimit -a)" in error
+
+
+NO_MORE_THREADS = """
+import os, socket, threading
+from lazyckpt.executors.pools import worker_main
+
+def refuse(*_):
+    held.close()
+    raise RuntimeError("can't start new thread")
+
+worker_main.start_new_thread = refuse
+pipe, ours = socket.socketpair()
+consumer, held = socket.socketpair()
+ours.close()
+worker_main._end_with(consumer, os.getppid(), pipe.fileno(), [])
+"""
+
+
+def test_a_worker_without_more_threads_ends_with_its_consumer(tmp_path: Path) -> None:
+    script(tmp_path, NO_MORE_THREADS, code=1)
+
+
 def test_a_daemonic_process_has_workers() -> None:
     """Such as a worker of torch's DataLoader; but multiprocessing lets it fork none."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
@@ -505,3 +567,30 @@ def test_too_few_files_for_so_many_workers_are_an_error_that_says_so(method: str
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SOON, check=True
     )
     assert "Too many open files: each worker needs a few; raise the limit" in done.stdout
+
+
+ANY_LIMIT = """
+import os
+import resource
+import numpy as np
+import lazyckpt as lz
+
+pipeline = lz.source(range(9)) | lz.map(lambda x: np.full(9_000, x))
+for limit in range(16, 28):
+    if child := os.fork():
+        os.waitpid(child, 0)
+        continue
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    try:
+        with lz.run(pipeline, executor=lz.processes(4)) as run:
+            print(len([*run]), flush=True)
+    except (OSError, lz.errors.WorkerDied) as error:
+        print(error, flush=True)
+    break
+"""
+
+
+def test_too_few_files_at_any_moment_are_an_error_that_says_so(tmp_path: Path) -> None:
+    told = script(tmp_path, ANY_LIMIT).splitlines()
+    assert told[-1] == "9"
+    assert [each for each in told if each != "9" and "(ulimit -" not in each] == []
