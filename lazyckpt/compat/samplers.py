@@ -6,8 +6,8 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial
 from itertools import islice, tee
+from threading import Lock
 from typing import Any
 
 from lazyckpt.core.checks import length_of
@@ -18,6 +18,8 @@ from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import SourceChanged
 
 _OVER = 1 << 32  # in a position, instead of a checksum: the epoch is over
+_AHEAD = 1 << 16  # items of epochs that workers may read ahead
+_lock = Lock()  # several threads may ask for an epoch
 
 
 class _Anew(Iterable[Any]):
@@ -32,26 +34,46 @@ class _Anew(Iterable[Any]):
 
 
 class _Epochs:
-    """A user's sampler, epoch by epoch."""
+    """A user's sampler, epoch by epoch.
+
+    A sampler may not be able to go back to an epoch, so the last epochs are kept. They are pickled
+    with it: a worker process draws the next epoch from where the sampler is then.
+    """
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = _Anew(sampler) if isinstance(sampler, Iterator) else sampler
+        wrapped = getattr(sampler, "sampler", None)  # of a batch sampler
+        self._set_epoch = getattr(sampler, "set_epoch", getattr(wrapped, "set_epoch", None))
         self._begun = 0
         self._marks: dict[int, int] = {}
+        self._known: dict[int, Iterable[Any]] = {}
 
     @property
     def length(self) -> int | None:
         return length_of(self._sampler)
 
-    def items(self, epoch: int, *, is_exact: bool) -> Iterable[Any]:
+    def items(self, epoch: int, window: int) -> Iterable[Any]:
         """Return an epoch's items: a list, or `_Anew` if it has no len.
 
-        The len may be an estimate, unless `is_exact` is True.
+        The len may be an estimate, unless there is a `window`.
         """
+        with _lock:
+            if epoch not in self._known:
+                self._known[epoch] = self._drawn(epoch, is_exact=window > 0)
+                if len(self._known) > 2 + max(window, _AHEAD) // (self.length or _AHEAD):
+                    del self._known[next(iter(self._known))]
+            return self._known[epoch]
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def _drawn(self, epoch: int, *, is_exact: bool) -> Iterable[Any]:
         length = self.length
+        if self._set_epoch:
+            self._set_epoch(epoch)
         if length is None:
             return _Anew(self._sampler)
-        if not hasattr(self._sampler, "set_epoch"):
+        if not self._set_epoch:
             for _ in range(self._begun, epoch):  # each pass advances the sampler's own generator
                 deque(self._sampler, 0)
         items = list(self._sampler)
@@ -65,6 +87,10 @@ class _Epochs:
         self._begun = max(self._begun, epoch + 1)
         return items
 
+    def __getstate__(self) -> dict[str, Any]:
+        known = {epoch: each for epoch, each in self._known.items() if isinstance(each, list)}
+        return {**self.__dict__, "_known": known}
+
 
 @source_combinator(
     registered=False,
@@ -74,8 +100,10 @@ class _Epochs:
 def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
     """Yield the indices, or batches of indices, of any sampler, epoch by epoch.
 
-    A state contains a checksum of the last item. To resume in epoch n, a sampler with a `len` is
-    iterated n times to catch up, unless it has a `set_epoch`; call that yourself.
+    If the sampler, or the one that a batch sampler wraps, has a `set_epoch`, it is called with the
+    number of each epoch, from 0, also in worker processes. Otherwise, to resume in epoch n, a
+    sampler with a `len` is iterated n times to catch up. A state contains a checksum of the last
+    item.
 
     Args:
         sampler: An iterable that is iterated again in each epoch. To resume, it must yield the same
@@ -95,13 +123,11 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
     ([2, 0, 1], 0)
     """
     length = sampler.length
-    kept = 2 + window // (length or 1) if window else 1
-    known = lru_cache(kept)(partial(sampler.items, is_exact=window > 0))
 
     def opened(position: Position) -> tuple[Iterator[Any], int | None]:
         """Return an epoch's items after a position, and the epoch's length if it is known."""
         epoch, index, _ = position
-        items = known(epoch)
+        items = sampler.items(epoch, window)
         rest, size = iter(items), len(items) if isinstance(items, list) else None
         if after(epoch, *_taken(rest, index), size) != position:
             raise _changed(f"the state is {index} items into epoch {epoch}")
@@ -126,7 +152,7 @@ def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
                     index += 1
                     yield last
             except Exception:
-                known.cache_clear()  # an iterator that has raised looks exhausted
+                sampler.forget()  # an iterator that has raised looks exhausted
                 raise
 
         return Flow(items(), lambda: after(epoch, index, last, size) if index > first else position)

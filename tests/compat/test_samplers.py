@@ -78,3 +78,43 @@ def test_another_order_is_refused() -> None:
 class Short(Seeded):
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.size - 1))
+
+
+class Generating:
+    """A different order in each pass, like torch's RandomSampler with a generator."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.random = size, random.Random(0)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.random.sample(range(self.size), self.size))
+
+
+class Batched:
+    """Batches of a sampler, like torch's BatchSampler."""
+
+    def __init__(self, sampler: Seeded) -> None:
+        self.sampler = sampler
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter([[index] for index in self.sampler])
+
+
+@pytest.mark.parametrize("executor", [lz.threads(4), lz.processes(2)])
+@pytest.mark.parametrize("make", [Seeded, Generating, lambda size: Batched(Seeded(size))])
+def test_workers_take_each_epoch_from_the_sampler(make: Any, executor: Any) -> None:
+    def pipeline() -> lz.Pipeline[Any]:
+        return sampler(make(40)) | lz.map(str) | lz.batch(40)
+
+    expected = [*(pipeline() | lz.repeat(4))]
+    assert len(set(map(tuple, expected))) == 4
+    assert [*lz.run(pipeline() | lz.repeat(4), executor=executor)] == expected
+    run = lz.run(pipeline(), executor=executor)
+    assert [list(run.epoch()) for _ in range(4)] == [[each] for each in expected]
+    run.close()
