@@ -117,7 +117,13 @@ class TokenRows(Rows[NDArray[Any]]):
 
 def _part(file: File, dtype: np.dtype[Any] | None, offset: int, name: str | None) -> TokenPart:
     if file.path.endswith(".npy"):
-        return _array(file, 0)
+        if _is_array(file):
+            return _array(file, 0)
+        if dtype is None:
+            raise RecordError(
+                f"{file.path}: it has no header of NumPy; if it holds plain numbers, pass "
+                'dtype="uint16"'
+            )
     if file.path.endswith(".npz"):
         return _member(file, name)
     index = _index_of(file)
@@ -131,7 +137,9 @@ def _part(file: File, dtype: np.dtype[Any] | None, offset: int, name: str | None
             f'read_tokens: {file.path} doesn\'t store the type of its tokens: pass dtype="uint16"'
         )
     size = file.size - offset
-    if size < 0 or size % found.itemsize:
+    if size < 0:
+        raise RecordError(f"{file.path}: it has {file.size:,} bytes, fewer than offset={offset:,}")
+    if size % found.itemsize:
         raise RecordError(f"{file.path}: {size:,} bytes are not a whole number of {found.name}")
     if index is None and file.size >= _LLM_C_SIZE:
         _check_llm_c(file, found, offset)
@@ -149,6 +157,12 @@ def _check_llm_c(file: File, dtype: np.dtype[Any], offset: int) -> None:
     size = (file.size - offset) // dtype.itemsize
     if magic in _LLM_C_MAGIC and offset == _LLM_C_SIZE and count != size:
         raise RecordError(f"{file.path}: its header says {count:,} tokens, but it has {size:,}")
+
+
+def _is_array(file: File) -> bool:
+    """Return whether a file begins with NumPy's header."""
+    stop = min(len(npy.MAGIC_PREFIX), file.size)
+    return storage_of(file.path).read(file, 0, stop) == npy.MAGIC_PREFIX
 
 
 def _array(file: File, start: int) -> TokenPart:
@@ -294,7 +308,8 @@ def read_tokens(
     """Read rows of tokens, by number: `length` tokens each, or documents.
 
     Supported files are plain numbers (`.bin`), Megatron's with an `.idx` next to them, `.npy`, and
-    uncompressed `.npz`. Rows are read-only arrays. No row spans two files: fewer than `length`
+    uncompressed `.npz`. With `dtype`, a `.npy` without NumPy's header, as OLMo writes it, is read
+    as plain numbers. Rows are read-only arrays. No row spans two files: fewer than `length`
     tokens at the end of a file are dropped. An index must fit its file, byte for byte. The tokens
     have no checksum.
 

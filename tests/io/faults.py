@@ -127,7 +127,7 @@ DAMAGED: dict[str, list[tuple[Any, ...]]] = {
     ],
     "bin": [
         (b"123", r"000\.bin: 3 bytes are not a whole number of uint16"),
-        (llm_c(), "not a whole number of uint16", {"offset": 5000}),
+        (llm_c(), "bytes, fewer than offset=5,000", {"offset": 5000}),
         (llm_c(49), r"000\.bin: its header says 50 tokens, but it has", {"offset": 1024}),
     ],
     "documents": [

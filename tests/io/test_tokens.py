@@ -44,6 +44,14 @@ def test_a_row_behind_a_header_says_where_it_is() -> None:
     assert "dtype='<u2', offset=1024" in repr(rows)
 
 
+def test_an_npy_without_a_header_is_plain_numbers() -> None:
+    files = written([np.arange(10, dtype=np.uint16).tobytes()], ".npy")
+    rows = lz.io.read_tokens(files, length=4, dtype="uint16")
+    assert [row.tolist() for row in rows] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    with pytest.raises(lz.io.RecordError, match="pass dtype"):
+        lz.io.read_tokens(files, length=4)
+
+
 def test_a_state_knows_the_index_of_documents() -> None:
     files = megatron([[[1, 2], [3]]])
     state = lz.init(lz.source(lz.io.read_tokens(files)))
