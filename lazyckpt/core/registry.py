@@ -145,12 +145,13 @@ class Combinator(NamedTuple):
         """Return whether equal positions on all ranks stay equal after this stage.
 
         A position must not depend on the items, which differ between ranks. A stage with a part
-        of its own is not rank-invariant if the number of items is unknown.
+        of its own is not rank-invariant if the number of items is unknown, unless it is pointwise:
+        then it counts its items.
         """
         upstream = machine.upstream
         if self.elastic.reshard is not None or machine.rate.each == math.inf:
             return False
-        if upstream is None or not machine.owns:
+        if upstream is None or not machine.owns or self.pointwise:
             return True
         lengths = machine.length, upstream.length
         return None not in lengths and storable not in self.checks.values()

@@ -102,6 +102,16 @@ def test_states_of_all_ranks(behind: list[Any], remainder: Any) -> None:
     assert states[0].rank is None
 
 
+@pytest.mark.parametrize("stage", [lz.enumerate(), lz.random_map(lambda rng, x: x, seed=0)])
+@pytest.mark.parametrize("remainder", [None, "drop", "pad"])
+def test_a_stage_that_counts_a_stream_is_rank_invariant(stage: Any, remainder: Any) -> None:
+    stream = lz.source(range(40)) | lz.filter(is_odd)
+    ranks = [lz.shard(num_shards=2, index=n, remainder=remainder) for n in range(2)]
+    states = [lz.state_at(stream | rank | stage | lz.batch(2), 4) for rank in ranks]
+    assert states[0] == states[1]
+    assert states[0].rank is None
+
+
 def odd_ones(index: int) -> Any:
     return rank(index, lz.filter(is_odd), remainder=None)
 
