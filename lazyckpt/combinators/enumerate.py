@@ -80,8 +80,9 @@ def random_map(
     The draws of `rng` depend only on the seed, the epoch and the number of the item in it. They
     don't depend on the draws for other items, on workers or on resumes. After `shard` or
     `lanes`, the number is that of the item in the global stream: the item has the same draws as
-    it would before `shard`, and different ranks have different draws. A new version of NumPy or
-    torch may change the numbers that a method of `rng` computes from its bits.
+    it would before `shard`, and different ranks have different draws. If the number of ranks may
+    change during a run, put it before `shard`. A new version of NumPy or torch may change the
+    numbers that a method of `rng` computes from its bits.
 
     Args:
         fn: Function of a generator and an item. It must use `rng` only during the call.

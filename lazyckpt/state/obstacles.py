@@ -74,6 +74,8 @@ def check_later_stages(
         for call, machine, here in later:
             for kind in sorted(each or ()):
                 if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
+                    if kind == "lockstep" and "num_shards" in pair.changed:
+                        obstacle += f"; in a new run put {call.name} before {{}}"
                     raise refused(pair, f"{call!r} after it {obstacle.replace('{}', pair.name)}")
         if pair.new:
             call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]

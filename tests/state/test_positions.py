@@ -97,5 +97,6 @@ def test_stages_that_take_as_many_for_each_follow_shards(behind: Any) -> None:
 @pytest.mark.parametrize("behind", [lz.filter(bool), lz.take(9), lz.group_by(bool), lz.repeat()])
 def test_stages_that_do_not_are_refused(behind: Any) -> None:
     old, new = (lz.source(range(40)) | lz.shard(num_shards=n, index=0) | behind for n in (2, 3))
-    with pytest.raises(lz.StateMismatch, match="after it counts its outputs"):
+    remedy = rf"counts its outputs; in a new run put {behind.calls[0].name} before shard"
+    with pytest.raises(lz.StateMismatch, match=f"after it {remedy}"):
         lz.rebase(lz.state_at(old, 1), new)
