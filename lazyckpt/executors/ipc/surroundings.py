@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import sys
 from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple
-
-with suppress(ImportError):  # on Windows
-    import resource
 
 _WORDS = re.compile(rb"[A-Za-z_][A-Za-z_0-9.]*")
 
