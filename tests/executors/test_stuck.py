@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import weakref
@@ -43,6 +45,36 @@ if __name__ == "__main__":
 def test_both_sides_of_a_pipe_that_is_full(tmp_path: Path) -> None:
     """Tasks with wide positions one way, and long strings the other."""
     assert script(tmp_path, FULL_PIPES) == "all came\n"
+
+
+STOPPED = """
+import time
+import lazyckpt as lz
+
+def slowly(x):
+    for _ in range(10):
+        time.sleep(0.02)
+    return x
+
+pipeline = lz.source(range(12)) | lz.map(slowly)
+with lz.run(pipeline, executor=lz.EXECUTOR(2, timeout=0.5)) as run:
+    for item in run:
+        print(item, flush=True)
+"""
+
+
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+def test_the_time_while_all_processes_are_stopped_is_none(executor: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(STOPPED.replace("EXECUTOR", executor))
+    process = subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, process_group=0)
+    assert process.stdout is not None
+    found = [process.stdout.readline() for _ in range(4)]
+    os.killpg(process.pid, signal.SIGSTOP)
+    sleep(1)
+    os.killpg(process.pid, signal.SIGCONT)
+    found += process.communicate(timeout=60)[0].splitlines()
+    assert [*map(int, found)] == [*range(12)]
 
 
 def test_items_that_fill_the_pipe_to_a_worker() -> None:

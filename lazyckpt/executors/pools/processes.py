@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from mmap import mmap
 from multiprocessing.util import Finalize
+from time import monotonic
 from typing import IO, Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
@@ -197,8 +198,10 @@ class ProcessPool(WorkerPool):
         while not pending.is_done:
             worker = self._worker_of(pending)
             patience = patience or Patience(self._patience, worker.progress)
-            seconds = max(0.0, min(_TICK, patience.left()))
-            if not worker.has_hung_up and self._take_in(seconds) and not patience.is_over:
+            seconds, begun = max(0.0, min(_TICK, patience.left())), monotonic()
+            has_news = not worker.has_hung_up and self._take_in(seconds)
+            patience.spend(min(seconds, monotonic() - begun))
+            if has_news and not patience.is_over:
                 continue
             with self._lock:
                 if self.is_done(pending) or pending.generation != self.generation:

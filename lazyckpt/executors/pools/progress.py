@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 from mmap import mmap
-from time import monotonic
 from typing import IO, Any
 
 from lazyckpt.executors.ipc.shared_memory import unnamed_file
@@ -85,7 +84,7 @@ class Patience:
     def __init__(self, seconds: float | None, progress: Progress) -> None:
         self._seconds, self._progress = seconds, progress
         self._reached: tuple[int, ...] = ()
-        self._deadline = inf
+        self._left = inf
 
     def left(self) -> float:
         """Return how many seconds to wait."""
@@ -96,13 +95,17 @@ class Patience:
                 say_alive()
             self._reached = self._progress.reached()
             start = 0 if self._progress.has_started else _START
-            self._deadline = monotonic() + self._seconds + start
-        return self._deadline - monotonic()
+            self._left = self._seconds + start
+        return self._left
+
+    def spend(self, seconds: float) -> None:
+        """Count a wait, without the time for which this process was stopped."""
+        self._left -= seconds
 
     @property
     def is_over(self) -> bool:
         """Whether the worker has made no progress for too long."""
-        return monotonic() >= self._deadline and not self._gets_on()
+        return self._left <= 0 and not self._gets_on()
 
     def _gets_on(self) -> bool:
         return self._progress.reached() != self._reached

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from contextlib import suppress
 from math import inf
 from queue import Empty
-from time import monotonic
 from typing import Any
 
 from lazyckpt.errors import WorkerTimeout
@@ -59,15 +58,16 @@ class QueuedPool(WorkerPool):
 
     def _wait_for(self, pending: PendingTask) -> Any:
         """Wait for a task's outcome; None if the workers were stopped before it was done."""
-        patience = inf if self._timeout is None else self._timeout
-        deadline = monotonic() + patience
+        patience = left = inf if self._timeout is None else self._timeout
         while pending.generation == self.generation or not pending.came.empty():
             self._let_begin(pending)
+            seconds = min(_TICK, left)
             with suppress(Empty):
-                return get_within(pending.came, max(0.0, min(_TICK, deadline - monotonic())))
+                return get_within(pending.came, seconds)
+            left -= seconds  # and not the time for which this process was stopped
             if any(pool.is_awaited for pool in self._drives):
-                deadline = monotonic() + patience
-            if monotonic() >= deadline:
+                left = patience
+            if left <= 0:
                 pending.made = self._made(pending)
                 self.losses += 1
                 self._end(waits=bool(self._drives))  # driven pools end with this one
