@@ -18,7 +18,7 @@ import lazyckpt as lz
 from lazyckpt.errors import RankMissing
 from lazyckpt.executors.plan import tasks
 from lazyckpt.executors.plan.handlers import Outcome
-from lazyckpt.executors.sharing import tee
+from lazyckpt.executors.sharing import payloads, tee
 from lazyckpt.executors.sharing.payloads import Payloads
 from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, shared_by
@@ -171,6 +171,19 @@ def test_ranks_that_wait_for_each_other_at_each_step(
 
     own = [documents() | lz.shard(num_shards=3, index=rank) for rank in range(3)]
     assert equal(on_ranks(3, work), [[*islice(each, 60)] for each in own])
+
+
+@pytest.mark.parametrize("small", [0, 1 << 30], ids=["stay", "travel"])
+@pytest.mark.parametrize("nodes", [(), ((0, 1), (2,))], ids=["a reader each", "a reader a node"])
+def test_items_above_the_bound_pass(
+    nodes: Nodes, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether they stay or travel."""
+    monkeypatch.setattr(payloads, "SMALL_BYTES", small)
+    monkeypatch.setattr(tasks, "SHARED_BYTES", 1 << 6)
+    monkeypatch.setattr(tee, "SHARED_BYTES", 1 << 6)
+    images, hub = PIPELINES["images"](), Hub(3, nodes=nodes)
+    assert equal(together(images, hub, 20), alone(images, 3, 20))
 
 
 @pytest.mark.parametrize("nodes", [(), ((0, 1), (2,))], ids=["a reader each", "a reader a node"])

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,19 +22,22 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing, WorkerDied
+from lazyckpt.executors.sharing import meeting
 from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.link import Reach
 from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
 from lazyckpt.executors.sharing.mesh import Mesh
-from lazyckpt.executors.sharing.wire import prove, send_json
+from lazyckpt.executors.sharing.wire import prove, read_json, send_json
 from tests.executors.sharing.rank import SECRET, pipeline
 from tests.executors.sharing.ranks import on_ranks
-from tests.helpers import IS_DEEP
+from tests.helpers import IS_DEEP, all_pids, is_alive, until
 
 REACH = Reach(1, 1)
 TOLD = {"what": "the same"}
 
 LIMIT = 120  # seconds; no test comes near it
+LIMITS = {"SIGSTOP": 3.0, "SIGKILL": 60.0}  # seconds of silence; who is killed is missed earlier
+NEVER = 10_000  # a document that isn't there: no process is killed, but ranks have some
 KILLER = 871  # a document among the first that are read
 
 
@@ -56,7 +60,7 @@ NODES: dict[str, Nodes] = {"a reader each": [], "a reader a node": [[0, 1], [2]]
 LEAVING = [[30, 3, 12], [3, 30, 12]]  # items of each rank
 
 
-def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[list[str]]]:
+def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[list[Any]]]:
     """The output of each rank of a job; of `more`, each has its own."""
     command = [sys.executable, "-m", "tests.executors.sharing.rank"]
     with place() as found, ExitStack() as stack:
@@ -79,9 +83,20 @@ def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[l
             for process in ranks:
                 process.kill()
                 process.wait()
+        until(lambda: not [*filter(is_alive, pids_in({each.pid for each in ranks}))])
         for file in files:
             file.seek(0)
         return [[json.loads(line) for line in file] for file in files]
+
+
+def pids_in(sessions: set[int]) -> list[int]:
+    """The processes of some sessions: those that ranks have started, and so on."""
+    found = []
+    for pid in all_pids():
+        with suppress(ProcessLookupError):  # it has ended
+            if os.getsid(pid) in sessions:
+                found.append(pid)
+    return found
 
 
 def alone(size: int, rank: int, steps: int, state: Any = None) -> list[list[str]]:
@@ -100,8 +115,7 @@ def test_ranks_get_what_they_get_alone_and_go_on_as_fewer(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize("nodes", NODES.values(), ids=NODES)
 def test_the_time_limit_of_an_item_does_not_run_while_ranks_come(nodes: Nodes) -> None:
-    never = [10_000] * 3  # none is killed, but ranks have processes
-    found = job(3, nodes, steps=[2] * 3, kills=never, limit=[1.0] * 3, waits=[0, 0, 3])
+    found = job(3, nodes, steps=[2] * 3, kills=[NEVER] * 3, limit=[1.0] * 3, waits=[0, 0, 3])
     assert found == [alone(3, rank, 2) for rank in range(3)]
 
 
@@ -142,34 +156,50 @@ def test_who_leaves_while_its_reader_waits_for_others_is_no_loss(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("end", "nodes", "lost"),
+    ("end", "nodes", "lost", "step", "kills"),
     [
-        ("SIGKILL", [], 1),
-        ("SIGSTOP", [], 1),
-        ("SIGKILL", [[0, 1, 2]], 0),
-        ("SIGKILL", [[0, 1, 2]], 2),
-        ("SIGSTOP", [[0, 1], [2]], 2),
+        ("SIGKILL", [], 1, 6, -1),
+        ("SIGSTOP", [], 1, 6, -1),
+        ("SIGKILL", [[0, 1, 2]], 0, 6, -1),
+        ("SIGKILL", [[0, 1, 2]], 2, 6, -1),
+        ("SIGSTOP", [[0, 1], [2]], 2, 6, -1),
+        ("SIGKILL", [], 0, 1, NEVER),
+        ("SIGSTOP", [], 1, 15, NEVER),
+        ("SIGKILL", [[0, 1], [2]], 1, 9, NEVER),
     ],
 )
-def test_a_rank_that_is_lost_is_named(end: str, nodes: Nodes, lost: int) -> None:
-    """At once if its connections are closed, after the time limit if nothing is heard of it."""
-    ends = [end if rank == lost else "" for rank in range(3)]
-    found = job(3, nodes, steps=[6 if each else 999 for each in ends], end=ends)
+def test_a_rank_that_is_lost_is_named(
+    end: str, nodes: Nodes, lost: int, step: int, kills: int
+) -> None:
+    """At once if its connections are closed, after the time limit if nothing is heard of it.
+
+    Also if it is a process that reads for its trainer, which is killed or stopped.
+    """
+    ends, limit = [end if rank == lost else "" for rank in range(3)], LIMITS[end]
+    steps = [step if each else 999 for each in ends]
+    found = job(3, nodes, steps=steps, end=ends, kills=[kills] * 3, timeout=[limit] * 3)
     for rank in {0, 1, 2} - {lost}:
-        *items, (kind, text) = found[rank]
+        *items, (kind, text, told) = found[rank]
         assert kind == "RankMissing"
         assert f"rank {lost}" in text
         assert items == alone(3, rank, len(items))
+        assert end == "SIGSTOP" or told - found[lost][-1][1] < 5
 
 
-def killing(on_error: str, nodes: Nodes) -> list[list[list[str]]]:
+def test_a_rank_whose_trainer_is_busy_is_not_lost() -> None:
+    """Though others wait for it for longer than the time limit."""
+    found = job(2, steps=[60, 60], busy=[0, 6])
+    assert found == [alone(2, rank, 60) for rank in range(2)]
+
+
+def killing(on_error: str, nodes: Nodes) -> list[list[list[Any]]]:
     return job(2, nodes, steps=[20, 20], kills=[KILLER] * 2, on_error=[on_error] * 2)
 
 
 @pytest.mark.parametrize("nodes", [[], [[0, 1]]] if IS_DEEP else [[[0, 1]]])
 def test_a_worker_that_dies_does_so_for_all_ranks(nodes: Nodes) -> None:
     """The one that made the item is another rank's on all but one."""
-    for rank, (*items, (kind, text)) in enumerate(killing("raise", nodes)):
+    for rank, (*items, (kind, text, _)) in enumerate(killing("raise", nodes)):
         assert kind == "WorkerDied"
         assert "SIGKILL" in text
         with lz.run(pipeline(2, rank, kills=KILLER), executor=lz.processes(2)) as run:
@@ -192,33 +222,59 @@ def test_an_item_that_kills_workers_is_left_out_on_all_ranks(nodes: Nodes) -> No
     assert all(row in "".join(batches) for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("counts", "on_error", "told"),
-    [
-        ((1_000, 1_001), ("raise", "raise"), ['{"length":1000}', '{"length":1001}']),
-        ((1_000, 1_000), ("raise", "skip"), ["differ, and share no work: on_error: "]),
-    ],
-)
-def test_ranks_are_told_in_what_they_differ(counts: Any, on_error: Any, told: list[str]) -> None:
-    with place() as found:
+def refused(executor: Callable[[SocketMeeting], Any]) -> list[str]:
+    """What ranks are told that meet for two seconds."""
+    with place(timeout=2.0) as found:
+        meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 2, 30.0) for n in range(2)]
+        errors = on_ranks(2, lambda rank: executor(meetings[rank]))
+        assert all(isinstance(error, PipelineError) for error in errors)
+        return [str(error) for error in errors]
 
-        def work(rank: int) -> None:
-            meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 30.0)
-            more = {"chunk_size": 4, "timeout": 3.0}
-            executor = shared(work, lz.threads(1), meeting, more)
-            own = pipeline(2, rank, counts[rank])
-            with lz.run(own, executor=executor, on_error=on_error[rank]) as run:
+
+UNLIKE: dict[str, tuple[list[Any], list[str]]] = {
+    "count": ([1_000, 1_001], ['{"length":1000}', '{"length":1001}']),
+    "on_error": (["raise", "skip"], ["on_error: "]),
+    "chunk_size": ([4, 8], ["chunk_size: "]),
+    "step": ([0, 3], ["position: "]),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_ranks_are_told_in_what_they_differ(name: str) -> None:
+    unlike, told = UNLIKE[name]
+
+    def work(meeting: SocketMeeting) -> None:
+        each = {"count": 1_000, "on_error": "raise", "chunk_size": 4, "step": 0}
+        each[name] = unlike[meeting.rank]
+        own = pipeline(2, meeting.rank, each["count"])
+        more = {"chunk_size": each["chunk_size"], "timeout": 3.0}
+        executor, state = shared(work, lz.threads(1), meeting, more), lz.state_at(own, each["step"])
+        with lz.run(own, state, executor=executor, on_error=each["on_error"]) as run:
+            next(run)
+
+    for text in refused(work):
+        assert all(each in text for each in ["differ, and share no work: ", *told])
+
+
+def test_pipelines_that_ranks_open_in_unlike_orders_are_refused() -> None:
+    def work(meeting: SocketMeeting) -> None:
+        executor = shared(work, lz.threads(1), meeting, {"chunk_size": 4, "timeout": 3.0})
+        with ExitStack() as stack:
+            runs = [
+                stack.enter_context(lz.run(pipeline(2, meeting.rank, count), executor=executor))
+                for count in (1_000, 500)
+            ]
+            for run in runs[:: 1 - 2 * meeting.rank]:
                 next(run)
 
-        for error in on_ranks(2, work):
-            assert isinstance(error, PipelineError)
-            assert all(text in str(error) for text in told)
+    for text in refused(work):
+        assert "ranks 0 and 1 differ" in text or "ranks 1 and 0 differ" in text
 
 
-def joined(port: int, size: int, timeout: float = 30.0, secret: bytes = SECRET) -> list[Any]:
+def joined(port: int, size: int, nodes: tuple[tuple[int, ...], ...] = ()) -> list[Any]:
     """The results of ranks that join with no pipelines."""
     meetings = [
-        SocketMeeting("127.0.0.1", port, secret, rank, size, timeout) for rank in range(size)
+        SocketMeeting("127.0.0.1", port, SECRET, rank, size, 30.0, nodes) for rank in range(size)
     ]
     return on_ranks(size, lambda rank: meetings[rank].join(TOLD, REACH, lambda: None))
 
@@ -236,6 +292,91 @@ def test_strangers_are_turned_away() -> None:
         for link in links:
             link.close()
         stranger.close()
+
+
+def test_both_sides_prove_that_they_know_the_secret() -> None:
+    for secrets in (SECRET, b"another"), (b"another", SECRET), (b"", SECRET):
+        sides = socket.socketpair()
+        errors = on_ranks(2, lambda n: prove(sides[n], secrets[n], calls=bool(n)))  # noqa: B023
+        assert [type(error) for error in errors] == [PipelineError] * 2
+        for side in sides:
+            side.close()
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_an_echo_proves_nothing(calls: bool) -> None:
+    ours, other = socket.socketpair()
+    with ours, other:
+        threading.Thread(target=lambda: [other.sendall(other.recv(32)) for _ in "12"]).start()
+        with pytest.raises(PipelineError, match="know the secret"):
+            prove(ours, SECRET, calls=calls)
+
+
+def test_a_rank_turns_strangers_away_and_listens_where_ranks_are_only() -> None:
+    """As the place where they meet does."""
+    with place() as found, ExitStack() as stack:
+
+        def connected(host: str, port: int) -> socket.socket:
+            return stack.enter_context(socket.create_connection((host, port), 20))
+
+        rank = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 2, 30.0)
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        link = pool.submit(rank.join, TOLD, REACH, lambda: None)
+        caller = connected("127.0.0.1", found.port)
+        prove(caller, SECRET, calls=True)
+        told = {"rank": 1, "size": 2, "told": TOLD, "reach": REACH, "address": None}
+        send_json(caller, told)
+        host, port = read_json(caller)["addresses"][0]
+        for each in found.port, port:  # all of 127.x.x.x is this machine
+            with pytest.raises(ConnectionRefusedError):
+                connected("127.0.0.2", each)
+        stranger = connected(host, port)
+        send_json(stranger, 1)  # without a proof
+        stranger.shutdown(socket.SHUT_WR)
+        liar = connected(host, port)
+        with pytest.raises((PipelineError, ConnectionError)):
+            prove(liar, b"another", calls=True)
+        peer = connected(host, port)
+        prove(peer, SECRET, calls=True)
+        send_json(peer, 1)
+        link.result(20).close()
+
+
+def test_a_rank_does_not_take_a_stranger_for_a_rank() -> None:
+    with place() as found, ExitStack() as stack:
+        caller = stack.enter_context(socket.create_connection(("127.0.0.1", found.port)))
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        prove(caller, SECRET, calls=True)
+        told = {"rank": 0, "size": 2, "told": TOLD, "reach": REACH}
+        send_json(caller, {**told, "address": server.getsockname()})
+
+        def pretend() -> None:
+            with server.accept()[0] as other:
+                other.sendall(b"x" * 64)
+                other.recv(1 << 10)
+
+        threading.Thread(target=pretend).start()
+        with pytest.raises(PipelineError, match="know the secret"):
+            SocketMeeting("127.0.0.1", found.port, SECRET, 1, 2, 30.0).join(
+                TOLD, REACH, lambda: None
+            )
+
+
+def test_readers_are_connected_to_each_other_and_other_ranks_to_their_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections = set[tuple[int, int]]()
+
+    def noted(rank: int, makers: Any, reach: Reach, sockets: dict[int, socket.socket]) -> Mesh:
+        connections.update((rank, each) for each in sockets)
+        return Mesh(rank, makers, reach, sockets)
+
+    monkeypatch.setattr(meeting, "Mesh", noted)
+    with place() as found:
+        for link in joined(found.port, 6, nodes=((3, 0, 1), (2, 4), (5,))):
+            link.close()
+    expected = {(2, 3), (2, 5), (3, 5), (0, 3), (1, 3), (2, 4)}
+    assert connections == expected | {(there, here) for here, there in expected}
 
 
 def test_a_rank_that_leaves_sends_what_others_are_slow_to_read() -> None:

@@ -22,7 +22,7 @@ from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import Hub, on_ranks
 from tests.executors.sharing.test_laws import alone, dealt, made, mixed, packed, together, tokens
-from tests.helpers import HANGS, until
+from tests.helpers import HANGS, all_pids, command_of, is_alive, parent_of, until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what its packages say at import
@@ -52,7 +52,13 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def nothing_left(cluster: Cluster) -> Iterator[None]:
     yield
-    until(lambda: not ray.util.list_named_actors(all_namespaces=True))
+    until(lambda: not ray.util.list_named_actors(all_namespaces=True) and not actors())
+
+
+def actors() -> list[int]:
+    """The processes of actors, which are children of children of this one."""
+    named = [pid for pid in all_pids() if command_of(pid).startswith(b"ray::ActorWorker")]
+    return [pid for pid in named if parent_of(parent_of(pid)) == os.getpid() and is_alive(pid)]
 
 
 def shared(name: str, **options: Any) -> lz.Executor:
@@ -84,6 +90,7 @@ def test_ranks_get_what_they_get_alone_and_nothing_is_made_twice(
         with lz.run(own, executor=shared("same", buffer_size=1 + 7 * rank)) as run:
             found = made(run, 6)
             both.wait()
+            assert len(actors()) == 2
             before = calls(tmp_path)
             both.wait()
             run.load_state_dict(lz.State.from_json(found[3][1]).to_dict())  # all start again
@@ -248,6 +255,15 @@ def test_what_does_not_fit_is_refused(cluster: Cluster) -> None:
 
     with pytest.raises(PipelineError, match="has no shard"):
         lz.run(packed(), executor=shared("none"))
+
+
+@pytest.mark.parametrize(
+    ("workers", "ranks", "each"), [(64, 4, 16), (7, 3, 2), (64, 64, 1), (3, 64, 1)]
+)
+def test_workers_are_those_of_all_ranks_in_sum(workers: int, ranks: int, each: int) -> None:
+    own = packed() | lz.shard(num_shards=ranks, index=0, remainder="repeat")
+    with pytest.raises(PipelineError, match=rf"run it with ray\(.*workers={each}\b"):
+        lz.run(own, executor=shared("sum", workers=workers))
 
 
 def test_the_actor_that_tells_an_address_may_die(cluster: Cluster) -> None:
