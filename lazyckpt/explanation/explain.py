@@ -23,7 +23,7 @@ from lazyckpt.executors.executor import Executor, Part, as_executor
 from lazyckpt.executors.ipc.serialization import has_cloudpickle
 from lazyckpt.executors.sharing.executor import SharedExecutor, is_dealt
 from lazyckpt.explanation.layout import LINE, laid_out
-from lazyckpt.explanation.repeats import WORDS, Kind, kinds, sentence, warning
+from lazyckpt.explanation.repeats import WORDS, Kind, kinds, of_ranks, sentence, warning
 from lazyckpt.explanation.warnings import pipelines, warnings
 from lazyckpt.pictures.html import caption, framed, remark
 from lazyckpt.pictures.tables import Table
@@ -48,8 +48,8 @@ class ExplainedStage:
             "seek" (start at any item), "vectorized" (many items per call).
         where: Workers that run it, and the number of items that they prefetch.
         state_bytes: Size of its entry in the JSON of the initial state.
-        ranks: Items that each rank computes: "its part", "all, or shared" or "all". Empty if
-            `explain` was called without `ranks`.
+        ranks: Items that each rank computes with workers: "its part", "all, or shared" or "all".
+            Empty if `explain` was called without `ranks`.
     """
 
     stage: str
@@ -126,9 +126,11 @@ def explain(
     Args:
         pipeline: The pipeline to run.
         executor: The executor to run it with. None is `inline()`.
-        ranks: Number of ranks of the job; it may differ from the number in `shard`. If set,
-            the text also shows which stages every rank runs for all items and how much work
-            sharing them would save, and it warns if ranks repeat work.
+        ranks: Number of ranks of the job; a `shard` for one rank is described as a `shard` for
+            all of them. If set, the text also shows which stages every rank runs for all items,
+            and how much work sharing them would save, and it warns if ranks repeat work. This
+            holds for runs with workers; without, a rank also leaves out the last `map` stages
+            before `shard` for the items of others.
 
     Returns:
         An `Explanation`. Printed, it shows:
@@ -155,6 +157,7 @@ to mix items, put shuffle before batch
     chain: Chain = runnable("explain", pipeline)
     if ranks is not None:
         checked("explain", "ranks", ranks, positive)
+        chain = of_ranks(chain, ranks)
     chosen = as_executor(executor) or Executor(explain, {})
     parts = chosen.explain(chain)
     begin = init(chain)

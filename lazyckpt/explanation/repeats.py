@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
-from lazyckpt.core.call import Chain
-from lazyckpt.executors.plan.segments import Segment, split_pipeline
-from lazyckpt.executors.sharing.executor import is_dealt
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.errors import PipelineError
+from lazyckpt.executors.plan.segments import Segment, dealt, is_shared, split_pipeline
+from lazyckpt.executors.sharing.executor import check_dealt, is_dealt
 
 Kind: TypeAlias = Literal["divided", "shareable", "repeated"]
 """How ranks run a stage: each rank its part, all items unless they share work, or all items."""
@@ -21,16 +23,29 @@ WORDS: dict[Kind, str] = {
 _SHOWN = 8  # names of stages in a sentence
 
 
+def of_ranks(chain: Chain, ranks: int) -> Chain:
+    """Return a pipeline with each `shard` for one rank replaced by a `shard` for several."""
+
+    def replaced(call: Call) -> Call:
+        call = call.with_chains(partial(of_ranks, ranks=ranks))
+        is_one = call.name == "shard" and call.arguments["num_shards"] == 1
+        return call.replaced(num_shards=ranks) if is_one else call
+
+    return type(chain)(tuple(map(replaced, chain.calls)))
+
+
 def kinds(chain: Chain) -> dict[str, Kind]:
     """Return the kind of each stage by its number, such as `1[0].2`."""
     segments = split_pipeline(chain, workers=2, can_stream=False)
-    if chain.own_rank is not None:  # ranks at different positions can't share work
+    try:
+        check_dealt(chain, "", "")
+    except PipelineError:  # its ranks can't share work
         segments = _whole(chain, works=False)
     return dict(_kinds(chain, segments, "", is_divided=False))
 
 
 def _kinds(
-    chain: Chain, segments: Sequence[Segment], label: str, *, is_divided: bool
+    chain: Chain, segments: list[Segment], label: str, *, is_divided: bool
 ) -> Iterator[tuple[str, Kind]]:
     """Yield the kinds of a chain's stages.
 
@@ -38,27 +53,21 @@ def _kinds(
     otherwise all of them.
     """
     dealing = ["num_shards" in call.arguments for call in chain.calls]
-    dealt = any(is_dealt(each) for each in chain.calls[0].chains)
-    works = [
-        segment.has_tasks or segment.kind == "chosen"
-        for segment in segments
-        for _ in segment.whole_calls
-    ]
+    is_past = any(is_dealt(each) for each in chain.calls[0].chains)
+    works = [is_shared(segments, call) for call in chain.calls]
     before = is_divided
     if True in dealing:
         upstream = chain.machines[dealing.index(True)].upstream
-        before = upstream is None or upstream.skip is not None
+        before = upstream is None or upstream.skip is not None or dealt(chain) > 0
     for number, (deals, works_here) in enumerate(zip(dealing, works, strict=True), 1):
-        dealt = dealt or deals
-        kind: Kind = "divided" if dealt or before else "shareable" if works_here else "repeated"
+        is_past = is_past or deals
+        kind: Kind = "divided" if is_past or before else "shareable" if works_here else "repeated"
         yield f"{label}{number}", kind
         if number > 1 or not chain.machines[0].children:
             continue
         for n, inner in enumerate(chain.calls[0].chains):
             parts = segments[0].parts[n] if segments[0].parts else _whole(inner, works=works_here)
-            is_own = parts[0].kind == "chosen" and any(dealing[: len(segments[0].calls)])
-            is_divided = deals or before or is_own
-            yield from _kinds(inner, parts, f"{label}1[{n}].", is_divided=is_divided)
+            yield from _kinds(inner, parts, f"{label}1[{n}].", is_divided=deals or before)
 
 
 def _whole(chain: Chain, *, works: bool) -> list[Segment]:
