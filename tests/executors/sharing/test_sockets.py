@@ -183,7 +183,7 @@ def test_a_rank_that_is_lost_is_named(
         assert kind == "RankMissing"
         assert f"rank {lost}" in text
         assert items == alone(3, rank, len(items))
-        assert end == "SIGSTOP" or told - found[lost][-1][1] < 5
+        assert end == "SIGSTOP" or told - found[lost][-1][1] < limit / 2
 
 
 def test_a_rank_whose_trainer_is_busy_is_not_lost() -> None:
