@@ -106,7 +106,8 @@ def token_batch(
         if size > max_tokens and not drop_longer:
             raise ValueError(
                 f"token_batch: an item of {size} tokens is longer than "
-                f"max_tokens={max_tokens}: {brief(item)}"
+                f"max_tokens={max_tokens}: {brief(item)}; raise max_tokens or pass "
+                "drop_longer=True"
             )
         return size
 
