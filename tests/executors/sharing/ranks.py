@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
+import pytest
+
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.sharing.executor import shared
@@ -21,15 +23,17 @@ class Hub:
 
     Attributes:
         per_node: The ranks of a node, one of which reads; 0 if each rank reads for itself.
+        patience: The seconds to wait for all ranks, if no others are told.
         silent: The seconds since the last message of a rank, if it has stopped.
     """
 
     per_node = 0
+    patience = 20.0
 
     def __init__(
-        self, size: int, *, delay: float = 0.0, timeout: float = 20.0, nodes: Nodes | None = None
+        self, size: int, *, delay: float = 0.0, timeout: float = 0.0, nodes: Nodes | None = None
     ) -> None:
-        self.size, self.delay, self.timeout = size, delay, timeout
+        self.size, self.delay, self.timeout = size, delay, timeout or self.patience
         self.nodes = nodes_of(size, self.per_node) if nodes is None else nodes
         self.posted: list[bytes] = []  # keys, of all ranks
         self.received = Counter[int]()  # bytes that were sent to one rank only, by rank
@@ -138,7 +142,7 @@ def shared_by(hub: Hub, rank: int, inner: Executor, chunk_size: int = 4) -> Exec
 
 
 def on_ranks(size: int, work: Callable[[int], Any]) -> list[Any]:
-    """The results of a function on each rank, all in parallel."""
+    """The results of a function on each rank, all in parallel; errors are results, too."""
     found: list[Any] = [None] * size
 
     def do(rank: int) -> None:
@@ -153,4 +157,7 @@ def on_ranks(size: int, work: Callable[[int], Any]) -> list[Any]:
     for thread in threads:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads), "a rank hangs"
+    for each in found:
+        if isinstance(each, (AssertionError, pytest.fail.Exception)):
+            raise each
     return found

@@ -480,7 +480,7 @@ def in_lockstep(
                 next(run)
             for _ in range(steps):
                 next(run)
-                together_at.wait(20)
+                together_at.wait(Hub.patience)
         return steps
 
     return on_ranks(3, work)

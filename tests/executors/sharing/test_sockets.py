@@ -307,7 +307,12 @@ def test_both_sides_prove_that_they_know_the_secret() -> None:
 def test_an_echo_proves_nothing(calls: bool) -> None:
     ours, other = socket.socketpair()
     with ours, other:
-        threading.Thread(target=lambda: [other.sendall(other.recv(32)) for _ in "12"]).start()
+
+        def echo() -> None:
+            for _ in range(2):
+                other.sendall(other.recv(32))
+
+        threading.Thread(target=echo, daemon=True).start()
         with pytest.raises(PipelineError, match="know the secret"):
             prove(ours, SECRET, calls=calls)
 
@@ -355,7 +360,7 @@ def test_a_rank_does_not_take_a_stranger_for_a_rank() -> None:
                 other.sendall(b"x" * 64)
                 other.recv(1 << 10)
 
-        threading.Thread(target=pretend).start()
+        threading.Thread(target=pretend, daemon=True).start()
         with pytest.raises(PipelineError, match="know the secret"):
             SocketMeeting("127.0.0.1", found.port, SECRET, 1, 2, 30.0).join(
                 TOLD, REACH, lambda: None
