@@ -23,7 +23,7 @@ from lazyckpt.executors.executor import Executor, Part, as_executor
 from lazyckpt.executors.ipc.serialization import has_cloudpickle
 from lazyckpt.executors.sharing.executor import SharedExecutor, is_dealt
 from lazyckpt.explanation.layout import LINE, laid_out
-from lazyckpt.explanation.repeats import WORDS, Kind, kinds, of_ranks, sentence, warning
+from lazyckpt.explanation.repeats import WORDS, Kind, costs, kinds, of_ranks, sentence, warning
 from lazyckpt.explanation.warnings import pipelines, warnings
 from lazyckpt.pictures.html import caption, framed, remark
 from lazyckpt.pictures.tables import Table
@@ -70,8 +70,9 @@ class Explanation:
             that joins them.
         parts: Groups of stages that run together, as shown, and where each group runs.
         memory: Memory used by prefetched items.
-        sharing: Work of all ranks in sum, and the work if they shared it. Empty if `explain`
-            was called without `ranks`.
+        sharing: Work of all ranks in sum. Empty if `explain` was called without `ranks`.
+        ways: Costs of each way to run the ranks, as the rows of a table with its head. Empty if
+            the ranks can't share work.
         warnings: Likely mistakes, one sentence each.
     """
 
@@ -80,11 +81,21 @@ class Explanation:
     memory: str
     warnings: tuple[str, ...]
     sharing: str = ""
+    ways: tuple[tuple[str, ...], ...] = ()
 
     @property
     def layout(self) -> str:
         """The stages and where they run, as lines of text."""
         return laid_out(self.parts)
+
+    @property
+    def costs(self) -> str:
+        """The costs of each way to run the ranks, as lines of text."""
+        return self._costs.to_text() if self.ways else ""
+
+    @property
+    def _costs(self) -> Table:
+        return Table(self.ways[0], self.ways[1:])
 
     def to_text(self, width: int = LINE) -> str:
         """Return the text for a terminal of `width` columns."""
@@ -95,11 +106,10 @@ class Explanation:
         else:
             table = Table(_names(few), [*map(_cells, few)])
             found = [lines, "", table.to_text(width), *rest]
-        said = [self.memory, self.sharing, *(f"warning: {each}" for each in self.warnings)]
-        for text in filter(None, said):
-            words = " ".join(text.split())
-            found += ["", *wrap(words, min(width, WIDTH), subsequent_indent="  ")]
-        return "\n".join(found)
+        warned = [f"warning: {each}" for each in self.warnings]
+        costs = ["", self._costs.to_text(width)] if self.ways else []
+        said = [_wrapped(each, width) for each in ([self.memory, self.sharing], warned)]
+        return "\n".join([*found, *said[0], *costs, *said[1]])
 
     def __str__(self) -> str:
         return self.to_text(min(LINE, columns(LINE)))
@@ -111,6 +121,7 @@ class Explanation:
         few, rest = _shown(self.stages)
         warned = "".join(remark(each, is_warning=True) for each in self.warnings)
         said = "".join(map(remark, filter(None, [*rest, self.memory, self.sharing])))
+        said += self._costs.to_html(code="cost") if self.ways else ""
         body = f"{_where(few).to_html(code='stage')}{said}{warned}"
         return framed(caption(_TITLE, [plural(len(self.warnings), "warning")]) + body, _TITLE)
 
@@ -128,9 +139,9 @@ def explain(
         executor: The executor to run it with. None is `inline()`.
         ranks: Number of ranks of the job; a `shard` for one rank is described as a `shard` for
             all of them. If set, the text also shows which stages every rank runs for all items,
-            and how much work sharing them would save, and it warns if ranks repeat work. This
-            holds for runs with workers; without, a rank also leaves out the last `map` stages
-            before `shard` for the items of others.
+            and the costs of sharing them, and it warns if ranks repeat work. This holds for
+            runs with workers; without, a rank also leaves out the last `map` stages before
+            `shard` for the items of others.
 
     Returns:
         An `Explanation`. Printed, it shows:
@@ -140,7 +151,8 @@ def explain(
            indented.
         2. A table of stages: the modes in which each can run, and its size in a state
            (`resume_cost` reports how much a state re-reads).
-        3. The memory used by prefetched items.
+        3. The memory used by prefetched items, and with `ranks` a table of what each way to run
+           them costs.
         4. Warnings: a shuffle of batches instead of items, a seed used twice, a shard that
            makes every rank read everything, a stage that never starts again, a function that
            can't be sent to a worker.
@@ -163,29 +175,27 @@ to mix items, put shuffle before batch
     begin = init(chain)
     stages = [*_stages(chain, _placed(chain, deque(parts), 0), "", chain.entries, begin.position)]
     warned = [*warnings(chain, late_shards=ranks is None), *_unsent(chain, chosen)]
-    sharing = ""
-    if ranks is not None:
-        shared = isinstance(chosen, SharedExecutor)
-        stages, sharing, more = _of_ranks(chain, stages, ranks, shared=shared)
-        warned += more
-    memory = "\n".join(chosen.memory(chain))
-    return Explanation(tuple(stages), tuple(parts), memory, tuple(warned), sharing)
+    memory, shared = "\n".join(chosen.memory(chain)), isinstance(chosen, SharedExecutor)
+    found = Explanation(tuple(stages), tuple(parts), memory, tuple(warned))
+    return found if ranks is None else _of_ranks(found, chain, ranks, shared=shared)
 
 
-def _of_ranks(
-    chain: Chain, stages: list[ExplainedStage], ranks: int, *, shared: bool
-) -> tuple[list[ExplainedStage], str, list[str]]:
-    """Return the stages with the items that each rank computes, a summary, and warnings."""
+def _of_ranks(found: Explanation, chain: Chain, ranks: int, *, shared: bool) -> Explanation:
+    """Add the items that each rank computes, a summary, the costs, and warnings."""
     if not is_dealt(chain):
-        return stages, "", ["the pipeline has no shard: each rank gets all items"]
-    found = kinds(chain)
-    names: dict[Kind, list[str]] = {kind: [] for kind in WORDS}
-    for each in stages:
-        names[found[each.stage]].append(each.name)
+        more = "the pipeline has no shard: each rank gets all items"
+        return replace(found, warnings=(*found.warnings, more))
+    kind = kinds(chain)
+    names: dict[Kind, list[str]] = {each: [] for each in WORDS}
+    for each in found.stages:
+        names[kind[each.stage]].append(each.name)
+    stages = [replace(each, ranks=WORDS[kind[each.stage]]) for each in found.stages]
     said = sentence(ranks, names, None if chain.calls[0].chains else chain.machines[0].length)
-    told = [replace(each, ranks=WORDS[found[each.stage]]) for each in stages]
-    is_warned = ranks > 1 and names["shareable"] and not shared
-    return told, said, [warning(ranks, names)] if is_warned else []
+    found = replace(found, stages=tuple(stages), sharing=said)
+    if ranks == 1 or not names["shareable"]:
+        return found
+    warned = () if shared else (warning(ranks, names),)
+    return replace(found, ways=costs(chain, ranks), warnings=(*found.warnings, *warned))
 
 
 class _Placed(NamedTuple):
@@ -294,6 +304,12 @@ def _where(stages: Sequence[ExplainedStage]) -> Table:
     for where, together in groupby(stages, attrgetter("where")):
         rows += [where, *((f"{each.stage} {each.text}", *_cells(each)[1:]) for each in together)]
     return Table(_names(stages), rows)
+
+
+def _wrapped(texts: Sequence[str], width: int) -> Iterator[str]:
+    for text in filter(None, texts):
+        words = " ".join(text.split())
+        yield from ("", *wrap(words, min(width, WIDTH), subsequent_indent="  "))
 
 
 def _shown(stages: Sequence[ExplainedStage]) -> tuple[Sequence[ExplainedStage], list[str]]:

@@ -10,7 +10,10 @@ from typing import Literal, TypeAlias
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.plan.segments import Segment, dealt, is_shared, split_pipeline
+from lazyckpt.executors.plan.tasks import SHARED_BYTES
 from lazyckpt.executors.sharing.executor import check_dealt, is_dealt
+from lazyckpt.executors.sharing.fetching import cut_at_shard
+from lazyckpt.executors.sharing.payloads import SMALL_BYTES, TOLD_BYTES
 
 Kind: TypeAlias = Literal["divided", "shareable", "repeated"]
 """How ranks run a stage: each rank its part, all items unless they share work, or all items."""
@@ -89,16 +92,29 @@ def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | No
         said += " and the bytes read."
     if not names["shareable"]:
         return f"{said} Sharing would save none of it."
-    said += (
-        f" Shared, {_listed(names['shareable'])} would run once: 1/{ranks:,} on each rank, "
-        f"which would receive at most the other {ranks - 1:,}/{ranks:,} of the results."
-    )
-    if names["repeated"]:
-        said += (
-            f" {_listed(names['repeated'])} would still run for all items: on one rank of each "
-            'host, or on each rank with readers="rank" and on Ray.'
-        )
-    return said
+    return f"{said} Sharing divides {_listed(names['shareable'])}."
+
+
+def costs(chain: Chain, ranks: int) -> tuple[tuple[str, ...], ...]:
+    """Return a table of the costs of each way to run a pipeline whose ranks can share work."""
+    found = cut_at_shard(chain, split_pipeline(chain, workers=2, can_stream=False))
+    received = "up to all items"
+    if found and all(found.stays):
+        received = f"its rows, {TOLD_BYTES} to {SMALL_BYTES} B per item"
+    part, bound = f"1/{ranks:,}", SHARED_BYTES >> 20
+    table = [
+        ("cost", "to share", "other stages", "receives", "holds up to", "connections"),
+        ("alone", "all", "all", "nothing", "nothing", "none"),
+        ("planned", part, part, "nothing", "nothing", "none"),
+        (
+            'readers="node"', f"{part} per rank", "all", received, f"{2 * bound} MiB + 1 turn",
+            "1 per other host or own rank",
+        ),
+        ('readers="rank"', part, "all", received, f"{bound} MiB + 1 turn", f"{ranks - 1:,}"),
+    ]  # fmt: skip
+    if any(is_dealt(each) for each in chain.calls[0].chains):
+        del table[3]  # needs one shard after all joined pipelines
+    return tuple(zip(*table, strict=True))
 
 
 def warning(ranks: int, names: Mapping[Kind, Sequence[str]]) -> str:

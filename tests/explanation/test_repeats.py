@@ -196,6 +196,7 @@ def test_stages(pipeline: lz.Pipeline[Any], expected: list[str]) -> None:
 def test_without_ranks_nothing_is_said_of_them() -> None:
     found = lz.explain(SOURCE | lz.filter(bool) | SHARD)
     assert not found.sharing
+    assert not found.costs
     assert not any(each.ranks for each in found.stages)
     assert "each rank" not in str(found)
 
@@ -205,11 +206,40 @@ def test_the_figures_are_those_of_the_ranks() -> None:
     text = " ".join(str(lz.explain(pipeline, ranks=64)).split())
     assert (
         "Each of 64 ranks computes all items of source, filter and scan: 64 times the work and "
-        "1,536 source items read in an epoch of 24. Shared, source and filter would run once: 1/64 "
-        "on each rank, which would receive at most the other 63/64 of the results. scan would "
-        "still run for all items"
+        "1,536 source items read in an epoch of 24. Sharing divides source and filter."
     ) in text
     assert "warning: 64 ranks repeat each other's work before shard, in source and" in text
+
+
+PACKED = SOURCE | lz.filter(bool) | lz.pack_first_fit(8, num_bins=2)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "received", "connections"),
+    [
+        (PACKED | SHARD, "its rows, 25 to 192 B per item", True),
+        (
+            lz.mix([PACKED, PACKED], [1, 1], seed=0) | SHARD | lz.batch(2, drop_last=True),
+            "its rows, 25 to 192 B per item",
+            True,
+        ),
+        (PACKED | lz.map(str) | SHARD, "up to all items", True),
+        (lz.concat(PACKED | dealt(1, 0), PACKED | dealt(1, 0)), "up to all items", False),
+        (SOURCE | SHARD, "", False),
+        (PACKED | SHARD | lz.filter(bool), "", False),
+    ],
+)
+def test_what_each_way_costs(pipeline: lz.Pipeline[Any], received: str, connections: bool) -> None:
+    found = lz.explain(pipeline, ranks=64)
+    table = {row[0]: row[1:] for row in found.ways}
+    if not received:
+        assert not table
+        return
+    assert table["receives"][-1] == received
+    assert ('readers="node"' in table["cost"]) == connections
+    assert table["connections"][-1] == "63"
+    assert found.costs in str(found)
+    assert received in found._repr_html_()
 
 
 def test_there_is_one_warning_with_all_remedies() -> None:

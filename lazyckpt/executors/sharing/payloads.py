@@ -29,6 +29,7 @@ from lazyckpt.executors.sharing.outcomes import (
 )
 from lazyckpt.failures.notes import Failure
 
+TOLD_BYTES = 25  # bytes of an item that stays with its maker, in the message to all readers
 SMALL_BYTES = 192  # bytes of an item up to which it travels itself
 _UNTOLD, _UNTOLD_BYTES = 32, 1 << 20  # the most outcomes that makers keep in vain, and their bytes
 _ALL = 1 << 60  # tokens: up to the end of a sequence
