@@ -68,7 +68,8 @@ def shared(
     closures, and raise an error if these differ. Of long data they compare a sample: 4,096 items of
     a list, or of an array above 64 MiB, and 4 of other data that can be indexed. After a rewind
     (`load_state_dict`), a pause, an error, a Ctrl-C or a `change`, the ranks start again together:
-    all must do the same.
+    all must do the same. A rank that starts again alone raises `RankMissing` after `timeout`
+    seconds, and the others continue without it, as if it had left.
 
     The ranks connect to each other by TCP, through the address of rank 0 in the group's
     `MASTER_ADDR`. Each proves that it knows a secret that rank 0 has sent through the group.
@@ -94,7 +95,8 @@ def shared(
             a whole chunk before it is sent. The outputs of `flat_map` for one file are always a
             message of their own.
         timeout: Seconds to wait for ranks that don't come, and for an awaited rank that sends
-            nothing. It doesn't limit the time a rank trains, compiles or saves.
+            nothing. It starts when a different rank needs an item, and readers are up to 64 MiB
+            ahead. It doesn't limit the time a rank trains, compiles or saves.
 
     Returns:
         An executor, for the ranks of the group only.
