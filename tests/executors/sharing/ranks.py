@@ -1,4 +1,4 @@
-"""Ranks within one process: threads that share work over queues."""
+"""Ranks within one process, that share work over queues; and where other ranks meet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,6 +17,8 @@ from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.link import Leave, Nodes, Reach, Receive, Role, least, role_of
+from lazyckpt.executors.sharing.meeting import MeetingPlace
+from tests.executors.sharing.rank import SECRET
 
 
 class Hub:
@@ -161,3 +164,11 @@ def on_ranks(size: int, work: Callable[[int], Any]) -> list[Any]:
         if isinstance(each, (AssertionError, pytest.fail.Exception)):
             raise each
     return found
+
+
+@contextmanager
+def place(timeout: float = 60.0) -> Iterator[MeetingPlace]:
+    """Where ranks meet that are processes."""
+    found = MeetingPlace("127.0.0.1", SECRET, timeout)
+    yield found
+    found.close()

@@ -1,0 +1,340 @@
+"""Where ranks meet, and how they connect."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import islice
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.sharing import meeting
+from lazyckpt.executors.sharing.executor import shared
+from lazyckpt.executors.sharing.link import Reach
+from lazyckpt.executors.sharing.meeting import SocketMeeting
+from lazyckpt.executors.sharing.mesh import Mesh
+from lazyckpt.executors.sharing.wire import prove, read_json, send_json
+from tests.executors.sharing.rank import SECRET, pipeline
+from tests.executors.sharing.ranks import on_ranks, place
+from tests.executors.sharing.test_sockets import alone
+
+REACH = Reach(1, 1)
+TOLD = {"what": "the same"}
+
+
+def refused(executor: Callable[[SocketMeeting], Any]) -> list[str]:
+    """What ranks are told that meet for two seconds."""
+    with place(timeout=2.0) as found:
+        meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 2, 30.0) for n in range(2)]
+        errors = on_ranks(2, lambda rank: executor(meetings[rank]))
+        assert all(isinstance(error, PipelineError) for error in errors)
+        return [str(error) for error in errors]
+
+
+UNLIKE: dict[str, tuple[list[Any], list[str]]] = {
+    "count": ([1_000, 1_001], ['{"length":1000}', '{"length":1001}']),
+    "on_error": (["raise", "skip"], ["on_error: "]),
+    "chunk_size": ([4, 8], ["chunk_size: "]),
+    "step": ([0, 3], ["position: "]),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_ranks_are_told_in_what_they_differ(name: str) -> None:
+    unlike, told = UNLIKE[name]
+
+    def work(meeting: SocketMeeting) -> None:
+        each = {"count": 1_000, "on_error": "raise", "chunk_size": 4, "step": 0}
+        each[name] = unlike[meeting.rank]
+        own = pipeline(2, meeting.rank, each["count"])
+        more = {"chunk_size": each["chunk_size"], "timeout": 3.0}
+        executor, state = shared(work, lz.threads(1), meeting, more), lz.state_at(own, each["step"])
+        with lz.run(own, state, executor=executor, on_error=each["on_error"]) as run:
+            next(run)
+
+    for text in refused(work):
+        assert all(each in text for each in ["differ, and share no work: ", *told])
+
+
+def test_pipelines_that_ranks_open_in_unlike_orders_are_refused() -> None:
+    def work(meeting: SocketMeeting) -> None:
+        executor = shared(work, lz.threads(1), meeting, {"chunk_size": 4, "timeout": 3.0})
+        with ExitStack() as stack:
+            runs = [
+                stack.enter_context(lz.run(pipeline(2, meeting.rank, count), executor=executor))
+                for count in (1_000, 500)
+            ]
+            for run in runs[:: 1 - 2 * meeting.rank]:
+                next(run)
+
+    for text in refused(work):
+        assert "ranks 0 and 1 differ" in text or "ranks 1 and 0 differ" in text
+
+
+def joined(port: int, size: int, nodes: tuple[tuple[int, ...], ...] = ()) -> list[Any]:
+    """The results of ranks that join with no pipelines."""
+    meetings = [
+        SocketMeeting("127.0.0.1", port, SECRET, rank, size, 30.0, nodes) for rank in range(size)
+    ]
+    return on_ranks(size, lambda rank: meetings[rank].join(TOLD, REACH, lambda: None))
+
+
+def test_strangers_are_turned_away() -> None:
+    """A process that doesn't know the secret gets no answer, and keeps no rank from meeting."""
+    with place() as found:
+        stranger = socket.create_connection(("127.0.0.1", found.port))
+        stranger.sendall(b"x" * 100)
+        liar = SocketMeeting("127.0.0.1", found.port, b"another", 0, 2, 30.0)
+        with pytest.raises(PipelineError, match=r"know the secret|closed|reset"):
+            liar.join({}, REACH, lambda: None)
+        links = joined(found.port, 2)
+        assert [link.rank for link in links] == [0, 1]
+        for link in links:
+            link.close()
+        stranger.close()
+
+
+def test_both_sides_prove_that_they_know_the_secret() -> None:
+    for secrets in (SECRET, b"another"), (b"another", SECRET), (b"", SECRET):
+        sides = socket.socketpair()
+        errors = on_ranks(2, lambda n: prove(sides[n], secrets[n], calls=bool(n)))  # noqa: B023
+        assert [type(error) for error in errors] == [PipelineError] * 2
+        for side in sides:
+            side.close()
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_an_echo_proves_nothing(calls: bool) -> None:
+    ours, other = socket.socketpair()
+    with ours, other:
+
+        def echo() -> None:
+            for _ in range(2):
+                other.sendall(other.recv(32))
+
+        threading.Thread(target=echo, daemon=True).start()
+        with pytest.raises(PipelineError, match="know the secret"):
+            prove(ours, SECRET, calls=calls)
+
+
+def test_a_rank_turns_strangers_away_and_listens_where_ranks_are_only() -> None:
+    """As the place where they meet does."""
+    with place() as found, ExitStack() as stack:
+
+        def connected(host: str, port: int) -> socket.socket:
+            return stack.enter_context(socket.create_connection((host, port), 20))
+
+        rank = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 2, 30.0)
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        link = pool.submit(rank.join, TOLD, REACH, lambda: None)
+        caller = connected("127.0.0.1", found.port)
+        prove(caller, SECRET, calls=True)
+        told = {"rank": 1, "size": 2, "told": TOLD, "reach": REACH, "address": None}
+        send_json(caller, told)
+        host, port = read_json(caller)["addresses"][0]
+        for each in found.port, port:  # all of 127.x.x.x is this machine
+            with pytest.raises(ConnectionRefusedError):
+                connected("127.0.0.2", each)
+        stranger = connected(host, port)
+        send_json(stranger, 1)  # without a proof
+        stranger.shutdown(socket.SHUT_WR)
+        liar = connected(host, port)
+        with pytest.raises((PipelineError, ConnectionError)):
+            prove(liar, b"another", calls=True)
+        peer = connected(host, port)
+        prove(peer, SECRET, calls=True)
+        send_json(peer, 1)
+        link.result(20).close()
+
+
+def test_a_rank_does_not_take_a_stranger_for_a_rank() -> None:
+    with place() as found, ExitStack() as stack:
+        caller = stack.enter_context(socket.create_connection(("127.0.0.1", found.port)))
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        prove(caller, SECRET, calls=True)
+        told = {"rank": 0, "size": 2, "told": TOLD, "reach": REACH}
+        send_json(caller, {**told, "address": server.getsockname()})
+
+        def pretend() -> None:
+            with server.accept()[0] as other:
+                other.sendall(b"x" * 64)
+                other.recv(1 << 10)
+
+        threading.Thread(target=pretend, daemon=True).start()
+        with pytest.raises(PipelineError, match="know the secret"):
+            SocketMeeting("127.0.0.1", found.port, SECRET, 1, 2, 30.0).join(
+                TOLD, REACH, lambda: None
+            )
+
+
+def test_readers_are_connected_to_each_other_and_other_ranks_to_their_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections = set[tuple[int, int]]()
+
+    def noted(rank: int, makers: Any, reach: Reach, sockets: dict[int, socket.socket]) -> Mesh:
+        connections.update((rank, each) for each in sockets)
+        return Mesh(rank, makers, reach, sockets)
+
+    monkeypatch.setattr(meeting, "Mesh", noted)
+    with place() as found:
+        for link in joined(found.port, 6, nodes=((3, 0, 1), (2, 4), (5,))):
+            link.close()
+    expected = {(2, 3), (2, 5), (3, 5), (0, 3), (1, 3), (2, 4)}
+    assert connections == expected | {(there, here) for here, there in expected}
+
+
+def test_a_rank_that_leaves_sends_what_others_are_slow_to_read() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        left = socket.create_connection(server.getsockname())
+        right, _ = server.accept()
+    mesh = Mesh(0, (0, 1), REACH, {1: left})
+    mesh.open(lambda rank, message: None, lambda rank, why: None)
+    mesh.send(1, bytes(size := 16 << 20))
+    closing = threading.Thread(target=mesh.close)
+    closing.start()
+    received = 0
+    while some := right.recv(1 << 22):
+        received += len(some)
+        time.sleep(0.6)  # some 4 s in all
+    closing.join(20)
+    assert received > size
+    right.close()
+
+
+def test_only_a_rank_that_does_not_come_is_named() -> None:
+    """By all at once: those that came are not missed by those that wait for longer."""
+    with place(timeout=2.0) as found:
+        meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 4.0) for n in range(2)]
+
+        def work(rank: int) -> Mesh:
+            time.sleep(0.5 * rank)
+            return meetings[rank].join(TOLD, REACH, lambda: None)
+
+        for error in on_ranks(2, work):
+            assert isinstance(error, RankMissing)
+            assert "rank 2 did not come to where ranks 0, 1 are" in str(error)
+            assert error.ranks == (2,)
+
+
+def test_ranks_that_wait_as_the_place_is_closed_are_told() -> None:
+    with place() as found:
+        meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 30.0) for n in range(2)]
+        threading.Timer(0.5, found.close).start()
+        for error in on_ranks(2, lambda rank: meetings[rank].join(TOLD, REACH, lambda: None)):
+            assert isinstance(error, RankMissing)
+            assert "rank 0, where ranks meet, has ended" in str(error)
+            assert error.ranks == (0,)
+
+
+def test_nobody_comes_twice() -> None:
+    with place(timeout=2.0) as found:
+        twice = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 3, 2.0)
+        errors = on_ranks(2, lambda number: twice.join(TOLD, REACH, lambda: None))
+        assert any("two processes say that they are rank 0" in str(error) for error in errors)
+
+
+def wait_a_moment(port: int, rank: int) -> None:
+    """Come as a rank, and wait no longer after a look or two."""
+
+    class Tired(Exception):
+        pass
+
+    def look() -> None:
+        looks.append(rank)
+        if len(looks) > 2:
+            raise Tired
+
+    looks: list[int] = []
+    with pytest.raises(Tired):
+        SocketMeeting("127.0.0.1", port, SECRET, rank, 2, 30.0).join(TOLD, REACH, look)
+
+
+def test_who_waits_no_longer_may_come_again() -> None:
+    with place() as found:
+        wait_a_moment(found.port, 0)
+        links = joined(found.port, 2)
+        assert [link.rank for link in links] == [0, 1]
+        for link in links:
+            link.close()
+
+
+def test_who_waits_no_longer_is_missing() -> None:
+    with place(timeout=2.0) as found:
+        wait_a_moment(found.port, 1)
+        with pytest.raises(RankMissing, match="rank 1 did not come to where rank 0 is") as raised:
+            SocketMeeting("127.0.0.1", found.port, SECRET, 0, 2, 30.0).join(
+                TOLD, REACH, lambda: None
+            )
+        assert raised.value.ranks == (1,)
+
+
+def test_who_came_and_can_not_be_reached_is_missing() -> None:
+    with place() as found, socket.create_connection(("127.0.0.1", found.port)) as caller:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = server.getsockname()
+        prove(caller, SECRET, calls=True)
+        told = {"rank": 0, "size": 2, "told": TOLD, "reach": REACH, "address": address}
+        send_json(caller, told)
+        with pytest.raises(RankMissing, match="rank 0 came, but can't be reached") as raised:
+            SocketMeeting("127.0.0.1", found.port, SECRET, 1, 2, 30.0).join(
+                TOLD, REACH, lambda: None
+            )
+        assert raised.value.ranks == (0,)
+
+
+def test_a_run_that_is_closed_while_it_waits_for_ranks_waits_no_longer() -> None:
+    """So that another run of the rank can take part."""
+    with place() as found:
+
+        def executor(rank: int) -> lz.Executor:
+            meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 60.0)
+            more = {"chunk_size": 4, "timeout": 3.0}
+            return shared(executor, lz.threads(1), meeting, more)
+
+        first = executor(0)
+        run = lz.run(pipeline(2, 0), executor=first)
+        threading.Timer(0.5, run.close).start()
+        with pytest.raises(PipelineError, match="the run is closed"):
+            next(run)
+
+        def work(rank: int) -> list[list[str]]:
+            with lz.run(pipeline(2, rank), executor=executor(rank) if rank else first) as again:
+                return [
+                    [repr(item), state.to_json()] for item, state in islice(again.with_state(), 4)
+                ]
+
+        assert on_ranks(2, work) == [alone(2, rank, 4) for rank in range(2)]
+
+
+def test_a_place_that_is_gone_is_the_loss_of_rank_0() -> None:
+    with place() as found:
+        port = found.port
+    (first, second) = joined(port, 2)
+    for error in first, second:
+        assert isinstance(error, RankMissing)
+        assert "rank 0, where ranks meet, has ended" in str(error)
+        assert error.ranks == (0,)
+
+
+def test_a_rank_that_waited_for_long_still_connects_to_those_that_come() -> None:
+    with place() as found:
+        meetings = [
+            SocketMeeting("127.0.0.1", found.port, SECRET, n, 2, [2.0, 30.0][n]) for n in range(2)
+        ]
+
+        def work(rank: int) -> Mesh:
+            time.sleep(2.3 * rank)  # longer than the first connects for, less than it waits for
+            return meetings[rank].join(TOLD, REACH, lambda: None)
+
+        links = on_ranks(2, work)
+        assert [link.rank for link in links] == [0, 1]
+        for link in links:
+            link.close()
