@@ -170,5 +170,7 @@ def on_ranks(size: int, work: Callable[[int], Any]) -> list[Any]:
 def place(timeout: float = 60.0) -> Iterator[MeetingPlace]:
     """Where ranks meet that are processes."""
     found = MeetingPlace("127.0.0.1", SECRET, timeout)
-    yield found
-    found.close()
+    try:
+        yield found
+    finally:
+        found.close()
