@@ -146,8 +146,8 @@ def ray(
         buffer_size: Number of items to hold ready. Small items travel in chunks.
         timeout: Seconds to wait for an item before raising `WorkerTimeout`, including the
             start of actors, for which Ray may have no room. With `shared`, also the seconds to
-            wait for ranks that don't come, and for an awaited rank that sends nothing; None
-            then waits 60 seconds for these.
+            wait for ranks that don't come, and for an awaited rank that sends nothing, but at
+            least 2; None then waits 60 seconds for these.
         shared: A name for this training run, the same on all its ranks and used by no other
             run.
         chunk_size: With `shared`, the number of items, or of files that are read, per task.
@@ -178,10 +178,10 @@ def ray(
     spec = PoolSpec(start, workers, "Ray actor", buffer_size, timeout=timeout)
     if shared is None:
         return spec
-    patience = timeout or _PATIENCE
 
     def for_chain(chain: Chain) -> PoolExecutor:
-        share = chain.machine.share
+        share, mesh = chain.machine.share, import_module("lazyckpt.executors.sharing.mesh")
+        patience = max(timeout or _PATIENCE, mesh.LEAST_PATIENCE)
         each = {"workers": max(1, workers // share.ranks), "timeout": timeout, **options}
         meetings = import_module("lazyckpt.executors.sharing.ray_meeting")
         meeting = meetings.RayMeeting(shared, share.rank, share.ranks, patience)

@@ -19,6 +19,7 @@ from lazyckpt.executors.sharing.link import Leave, Reach, Receive
 _SIZE = struct.Struct("=Q")
 _ALIVE, _LEAVES = 0, (1 << 64) - 1  # in place of a size
 _BEAT = 1.0  # seconds between two messages that this rank is alive
+LEAST_PATIENCE = 2 * _BEAT  # seconds to wait for one
 _LINGER = 2.0  # seconds without progress after which a rank that closes sends no more
 _PARTS = 64  # of messages, to send in one call
 _AT_ONCE = 1 << 20  # bytes to read from one rank before others have their turn

@@ -18,6 +18,7 @@ from lazyckpt.executors.pool_executor import PoolExecutor
 from lazyckpt.executors.sharing.executor import SharedExecutor
 from lazyckpt.executors.sharing.link import Nodes
 from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
+from lazyckpt.executors.sharing.mesh import LEAST_PATIENCE
 
 _SECRET = 32  # bytes
 
@@ -95,8 +96,8 @@ def shared(
             a whole chunk before it is sent. The outputs of `flat_map` for one file are always a
             message of their own.
         timeout: Seconds to wait for ranks that don't come, and for an awaited rank that sends
-            nothing. It starts when a different rank needs an item, and readers are up to 64 MiB
-            ahead. It doesn't limit the time a rank trains, compiles or saves.
+            nothing; at least 2. It starts when a different rank needs an item, and readers are up
+            to 64 MiB ahead. It doesn't limit the time a rank trains, compiles or saves.
 
     Returns:
         An executor, for the ranks of the group only.
@@ -115,7 +116,7 @@ def shared(
     checked("shared", "executor", executor, _with_workers)
     checked("shared", "readers", readers, one_of("rank", "node"))
     checked("shared", "chunk_size", chunk_size, positive)
-    checked("shared", "timeout", timeout, seconds)
+    checked("shared", "timeout", timeout, _patience)
     if not dist.is_initialized():
         raise ArgumentError(
             "shared: torch.distributed has no process group; call init_process_group first"
@@ -147,6 +148,13 @@ def shared(
     if place is not None:
         place.close_with(made)
     return made
+
+
+def _patience(value: Any) -> float:
+    found: float = seconds(value)
+    if found < LEAST_PATIENCE:
+        raise Unfit(f"at least {LEAST_PATIENCE:g} seconds, as ranks report every second")
+    return found
 
 
 def _with_workers(value: Any) -> PoolExecutor:

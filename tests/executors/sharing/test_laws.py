@@ -400,19 +400,21 @@ def test_a_slow_rank_bounds_how_far_the_others_are_ahead(monkeypatch: pytest.Mon
     assert on_ranks(2, work)[0] < 100
 
 
+def kept(numbers: list[int]) -> lz.Pipeline[Any]:
+    return lz.source(numbers) | lz.map(tokens) | lz.filter(is_kept)
+
+
 @pytest.mark.parametrize(
-    ("other", "text"),
+    ("one", "other", "text"),
     [
-        (lambda: packed(count=301), "differ"),
-        (lambda: lz.source([*range(299), 7]) | lz.map(tokens) | lz.filter(is_kept), "differ"),
+        (packed, lambda: packed(count=301), "differ"),
+        (lambda: kept([*range(300)]), lambda: kept([*range(299), 7]), "differ"),
     ],
 )
-def test_ranks_that_differ_are_refused(other: Any, text: str) -> None:
+def test_ranks_that_differ_are_refused(one: Any, other: Any, text: str) -> None:
     def work(rank: int) -> None:
-        pipeline = (
-            other() if rank else lz.source([*range(300)]) | lz.map(tokens) | lz.filter(is_kept)
-        )
-        with lz.run(dealt(pipeline, 2, rank), executor=shared_by(hub, rank, lz.threads(2))) as run:
+        pipeline = dealt(other() if rank else one(), 2, rank)
+        with lz.run(pipeline, executor=shared_by(hub, rank, lz.threads(2))) as run:
             next(run)
 
     hub = Hub(2, timeout=1)

@@ -97,7 +97,7 @@ def test_ranks_get_what_they_get_alone_and_go_on_as_fewer(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize("nodes", NODES.values(), ids=NODES)
 def test_the_time_limit_of_an_item_does_not_run_while_ranks_come(nodes: Nodes) -> None:
-    found = job(3, nodes, steps=[2] * 3, kills=[NEVER] * 3, limit=[1.0] * 3, waits=[0, 0, 3])
+    found = job(3, nodes, steps=[2] * 3, kills=[NEVER] * 3, limit=[2.0] * 3, waits=[0, 0, 5])
     assert found == [alone(3, rank, 2) for rank in range(3)]
 
 

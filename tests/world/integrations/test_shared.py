@@ -108,6 +108,11 @@ def test_without_a_process_group() -> None:
         lz.torch.shared(lz.processes(2))
 
 
+def test_a_time_limit_in_which_no_rank_reports() -> None:
+    with pytest.raises(ArgumentError, match="timeout must be at least 2 seconds"):
+        lz.torch.shared(lz.processes(2), timeout=1.5)
+
+
 @pytest.mark.parametrize("executor", [lz.inline(), "processes", None])
 def test_without_workers(executor: Any) -> None:
     with pytest.raises(ArgumentError, match="an executor with workers"):
