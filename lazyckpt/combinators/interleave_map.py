@@ -89,6 +89,7 @@ def interleave_map(
         inputs, last = noted(anchored(upstream, before))
         anchors: list[tuple[Position, Position] | tuple[()]] = list(positions)
         flows: list[Flow[B] | None] = [None] * cycle_length
+        moved = set[int]()  # the inputs read since the last snapshot
 
         def reopened(anchor: Position, inside: Position) -> Flow[B]:
             try:
@@ -118,6 +119,7 @@ def interleave_map(
                         current = opened(fn(item), 0, epoch)
                         anchors[turn] = last(), 0
                     flows[turn], streams[turn] = current, iter(current)
+                moved.add(turn)
                 for output in streams[turn]:
                     yielded += 1
                     yield output
@@ -130,10 +132,13 @@ def interleave_map(
             turn = 0
 
         def snapshot() -> Position:
-            reached = tuple(
-                inner if each is None or not inner else (inner[0], each.snapshot())
-                for inner, each in zip(anchors, flows, strict=True)
-            )
+            for number in moved:
+                inner, current = anchors[number], flows[number]
+                if inner and current is not None:
+                    anchors[number] = inner[0], current.snapshot()
+            moved.clear()
+            moved.add(turn)  # which may yield more
+            reached = tuple(anchors)
             if yielded == block_length:
                 return inputs.snapshot(), ended, (turn + 1) % cycle_length, 0, reached
             return inputs.snapshot(), ended, turn, yielded, reached
