@@ -88,6 +88,7 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
         indices = chosen.flow(before)
         numbered, asked = counted(indices)
         lost = 0
+        moved = set[int]()  # the pipelines that were chosen since the last snapshot
         flows = [each.flow(state) for each, state in zip(machines, states, strict=True)]
 
         def items() -> Iterator[A]:
@@ -97,6 +98,7 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
                 try:
                     if type(index) is not int or not 0 <= index < count:
                         index = place(index)
+                    moved.add(index)
                     item = next(streams[index], _END)
                     if item is _END:
                         raise exhausted(index)
@@ -105,11 +107,13 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
                     raise
                 yield item
 
-        return Flow(
-            items(),
-            lambda: ((indices.snapshot(), *[each.snapshot() for each in flows]),),
-            taken=lambda: asked() - lost,
-        )
+        def snapshot() -> Position:
+            for number in moved:
+                states[number] = flows[number].snapshot()
+            moved.clear()
+            return ((indices.snapshot(), *states),)
+
+        return Flow(items(), snapshot, taken=lambda: asked() - lost)
 
     def choices(position: Position, n: int) -> Iterator[int]:
         assert chosen.skip is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,29 +82,3 @@ def test_interleave_map_refuses_and_names_what_is_wrong() -> None:
     long, short = (lz.source(Stream(range(n))) | stage for n in (4, 1))
     with pytest.raises(lz.SourceChanged, match="an open input no longer exists"):
         list(lz.run(short, lz.state_at(long, 3)))
-
-
-def calls_per_state(cycle_length: int) -> float:
-    pipeline = lz.source(range(cycle_length)) | lz.interleave_map(
-        lambda n: lz.source(range(8)), cycle_length=cycle_length
-    )
-    states = lz.run(pipeline).with_state()
-    for _ in range(2 * cycle_length):  # all are open
-        next(states)
-    count, items = 0, 4 * cycle_length
-
-    def note(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        for _ in range(items):
-            next(states)
-    finally:
-        sys.setprofile(None)
-    return count / items
-
-
-def test_a_state_asks_only_the_open_iterable_that_was_read() -> None:
-    assert calls_per_state(200) < 2 * calls_per_state(10)
