@@ -68,7 +68,7 @@ def test_ranks_that_are_cut_off_name_each_other(network: tuple[str, str], tmp_pa
             each.kill()
             each.wait()
     for rank in range(2):
-        *items, (kind, text) = lines(tmp_path, rank)
+        *items, (kind, text, _) = lines(tmp_path, rank)
         assert kind == "RankMissing", text
         assert f"rank {1 - rank}" in text
         run = lz.run(pipeline(2, rank)).with_state()

@@ -103,7 +103,7 @@ def test_ranks_get_what_they_get_alone_and_nothing_is_made_twice(
 
 
 def test_rank_0_goes_on_while_the_actor_that_tells_where_to_meet_is_slow(cluster: Cluster) -> None:
-    with lz.run(dealt(packed(), 1, 0), executor=shared("slow", timeout=10)) as run:
+    with lz.run(dealt(packed(), 1, 0), executor=shared("slow")) as run:
         next(run)
         teller = ray.get_actor("slow", "lazyckpt")
         process = ray.get(teller.__ray_call__.remote(lambda self: os.getpid()))
