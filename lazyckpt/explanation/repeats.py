@@ -1,4 +1,4 @@
-"""Find the stages that each rank runs for all items, and those that it runs for its own only."""
+"""Which stages each rank runs for all items, and what each way to run the ranks costs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _whole(chain: Chain, *, works: bool) -> list[Segment]:
 
 
 def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | None) -> str:
-    """Describe the total work of all ranks, and the total if they shared it."""
+    """Describe the work of all ranks in sum, and the stages that sharing divides."""
     both = [*names["shareable"], *names["repeated"]]
     if not both:
         return f"Each of {ranks:,} ranks computes only its own items."

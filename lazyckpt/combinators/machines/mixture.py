@@ -39,7 +39,7 @@ DROPPING = "all_exhausted_without_replacement"
 _FEW = 16  # items in a row that are computed alone
 _SINGLY = 4  # items for which reading one by one is faster than counting
 _AHEAD = 1 << 12  # items requested ahead in one call
-_NO_LIMIT = 1 << 62
+_NO_LIMIT = 1 << 62  # items: more than a run ever asks for
 
 
 class Alone(Generic[A]):
@@ -261,8 +261,8 @@ class Mixture(Generic[A]):
         flows = [each.flow(inner) for each, inner in zip(machines, positions, strict=True)]
         streams, taken, picks = map(list, zip(*map(picking, flows), strict=True))
         jumping: dict[int, Alone[A]] = {}  # some items of these have been skipped
-        passed, known = np.zeros((2, width), np.int64)  # of each of these; others have no limit
-        known[:] = _NO_LIMIT
+        # How many items of each of these were passed, and are known to exist.
+        passed, known = np.zeros(width, np.int64), np.full(width, _NO_LIMIT)
         there, noted = [*positions], [*counts]  # positions after these numbers of items
         draws = Draws(self.chooser(position), begin)
 
@@ -332,16 +332,15 @@ class Mixture(Generic[A]):
             """
             counts, size = np.bincount(numbers, minlength=width), len(numbers)
             if len(jumping) < width:
-                for number in counts.nonzero()[0].tolist():
-                    if number not in jumping:
-                        jump(number)
+                for number in (counts * (known == _NO_LIMIT)).nonzero()[0].tolist():
+                    jump(number)
             for number in (passed + counts > known).nonzero()[0].tolist():
                 left = jumping[number].left(wanted := int(counts[number]))
                 if left < wanted:
                     size = min(size, int(np.flatnonzero(numbers == number)[left]))
             made = [index] if 0 <= index < size else []
             if len(jumping) < width:  # items of other pipelines are read, in order
-                is_made = ~np.isin(numbers[:size], [*jumping])
+                is_made = (known == _NO_LIMIT)[numbers[:size]]
                 is_made[made] = True
                 made = is_made.nonzero()[0].tolist()
             for (is_own, number), run in groupby(made, lambda at: (at == index, int(numbers[at]))):

@@ -69,7 +69,6 @@ with lz.run(lz.source(range(9)) | lz.map(abs), executor=many) as run:
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 @pytest.mark.parametrize("method", ["forkserver", "fork"])
 def test_too_few_files_for_so_many_workers_are_an_error_that_says_so(method: str) -> None:
     code = FEW_FILES.format(method=method)

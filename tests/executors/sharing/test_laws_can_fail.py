@@ -33,8 +33,9 @@ def leaves_no_threads() -> None:
 
 
 def stays_in_step() -> None:
-    own = lambda rows: rows | lz.map(str)  # noqa: E731
-    assert laws.in_lockstep(own, 1, [4, 1, 2], [1, 60, 3], 60) == [60] * 3
+    assert (
+        laws.in_lockstep(lambda rows: rows | lz.map(str), 1, [4, 1, 2], [1, 60, 3], 60) == [60] * 3
+    )
 
 
 LAWS: dict[str, Callable[[], None]] = {

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -101,10 +102,16 @@ def test_strangers_are_turned_away() -> None:
         stranger.close()
 
 
+def proved(sides: list[tuple[socket.socket, bytes, bool]], rank: int) -> None:
+    side, secret, calls = sides[rank]
+    prove(side, secret, calls=calls)
+
+
 def test_both_sides_prove_that_they_know_the_secret() -> None:
     for secrets in (SECRET, b"another"), (b"another", SECRET), (b"", SECRET):
         sides = socket.socketpair()
-        errors = on_ranks(2, lambda n: prove(sides[n], secrets[n], calls=bool(n)))  # noqa: B023
+        each = [*zip(sides, secrets, (False, True), strict=True)]
+        errors = on_ranks(2, partial(proved, each))
         assert [type(error) for error in errors] == [PipelineError] * 2
         for side in sides:
             side.close()
