@@ -24,11 +24,11 @@ class Progress:
     """The progress of one worker.
 
     It has the number of the current task, the number of items computed, the watched call in
-    progress, a counter that shows that the worker is alive while it computes no items, and
-    whether it has started.
+    progress, a counter that shows that the worker is alive while it computes no items, whether it
+    has started, and whether its consumer has let it go.
     """
 
-    CELLS = 5
+    CELLS = 6
 
     def __init__(self, shared: mmap, index: int) -> None:
         """Use the cells of the worker `index`, in the memory of `shared_cells`."""
@@ -64,7 +64,16 @@ class Progress:
 
     def end(self) -> None:
         """Reset: no task is in progress, and none has begun."""
-        self._cells[0], self._cells[3], self._cells[4] = -1, 0, 0
+        self._cells[0], self._cells[3], self._cells[4], self._cells[5] = -1, 0, 0, 0
+
+    def let_go(self) -> None:
+        """Tell the worker that the pipe ends because its consumer needs it no longer."""
+        self._cells[5] = 1
+
+    @property
+    def is_let_go(self) -> bool:
+        """Whether the consumer needs the worker no longer; else it dies where the pipe ends."""
+        return self._cells[5] > 0
 
     def made(self, number: int) -> int | None:
         """Return how many items of a task are computed; None if it isn't in progress."""
@@ -119,6 +128,11 @@ def note_own(progress: Progress, consumer: int) -> None:
 def consumer_of_this() -> int | None:
     """Return the process ID of this worker's consumer; None if this process is no worker."""
     return _own[0][1] if _own else None
+
+
+def is_let_go() -> bool:
+    """Return whether this process is a worker that its consumer needs no longer."""
+    return any(progress.is_let_go for progress, _ in _own)
 
 
 def say_alive() -> None:

@@ -23,7 +23,7 @@ from lazyckpt.executors.ipc.serialization import opened, send_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.pool import stop_pools
-from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
+from lazyckpt.executors.pools.progress import CountedItems, Progress, is_let_go, note_own
 from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.failures.watching import Watch, watched
@@ -138,6 +138,8 @@ def serve(
             break
         done += 1
         del task, outcome  # frees their memory before the next task
+    if not progress.is_let_go:  # its consumer is dying: other ranks must not think that it leaves
+        os._exit(1)
     stop_pools()  # of workers that this one drives
 
 
@@ -171,7 +173,7 @@ def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
 def _end_with(consumer: Any, parent: int, pipe: int, handlers: Sequence[Handler]) -> None:
     """End this process when its consumer or parent ends, even in the middle of a long call.
 
-    Once the consumer hangs up, tell the handlers, which may wait for other processes.
+    Once the consumer lets it go, tell the handlers, which may wait for other processes.
     """
     consumer = consumer if isinstance(consumer, int) else consumer.fileno()
     poller = select.poll()
@@ -184,7 +186,8 @@ def _end_with(consumer: Any, parent: int, pipe: int, handlers: Sequence[Handler]
         if pipe in ready:
             poller.unregister(pipe)
             with suppress(RuntimeError):  # the limit of threads: then the consumer ends it
-                start_new_thread(_stop, (handlers,))
+                if is_let_go():
+                    start_new_thread(_stop, (handlers,))
     os._exit(1)
 
 

@@ -126,6 +126,7 @@ class WorkerProcess:
     def close(self) -> None:
         """Hang up, which wakes both ends, and release the worker's tasks and memory."""
         self.has_hung_up = True
+        self.progress.let_go()
         with suppress(OSError):
             self.pipe.shutdown(socket.SHUT_RDWR)
         self.pipe.close()

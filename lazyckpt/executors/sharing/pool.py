@@ -394,10 +394,14 @@ class SharedPool(QueuedPool):
         threads, self._threads = self._threads, []
         for _ in threads:
             self._jobs.put(None)
-        stopping = [threading.Thread(target=pool.stop, daemon=True) for pool in {*self._pools}]
-        for thread in stopping:
-            thread.start()
-        for thread in (*stopping, *threads):
+        for pool in {*self._pools}:
+            thread = threading.Thread(target=pool.stop, daemon=True)
+            try:
+                thread.start()
+                threads.append(thread)
+            except RuntimeError:  # the interpreter ends, or the limit of threads
+                pool.stop()
+        for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(_PATIENCE)
 

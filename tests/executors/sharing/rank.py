@@ -36,7 +36,7 @@ def main(
     rank: int, size: int, port: int, steps: int, end: str = "", count: int = 1_000,
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
     host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (), limit: float | None = None,
-    waits: float = 0.0, busy: float = 0.0,
+    waits: float = 0.0, busy: float = 0.0, closes: bool = False,
 ) -> None:  # fmt: skip
     meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
     more = {"chunk_size": 4, "timeout": timeout}
@@ -51,6 +51,9 @@ def main(
                 print(json.dumps([repr(item), run.state.to_json()]), flush=True)
                 if end and step == steps - 1:
                     print(json.dumps([end, time.time()]), flush=True)
+                    if closes:  # as the system closes the files of a process that dies, in turn
+                        os.closerange(3, 1024)
+                        time.sleep(1.5)
                     os.kill(os.getpid(), getattr(signal, end))
                 time.sleep(0.01 if step else max(0.01, busy))
     except Exception as error:

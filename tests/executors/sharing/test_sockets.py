@@ -53,8 +53,11 @@ def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[l
         ]
         # A rank waits for a reader once its pipe is full, and the other ranks wait for that rank.
         files = [stack.enter_context(TemporaryFile("w+")) for _ in range(size)]
+        errors = stack.enter_context(TemporaryFile("w+"))
         ranks = [
-            subprocess.Popen([*command, json.dumps(each)], stdout=file, start_new_session=True)
+            subprocess.Popen(
+                [*command, json.dumps(each)], stdout=file, stderr=errors, start_new_session=True
+            )
             for each, file in zip(told, files, strict=True)
         ]
         try:
@@ -66,8 +69,9 @@ def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[l
                 process.kill()
                 process.wait()
         until(lambda: not [*filter(is_alive, pids_in({each.pid for each in ranks}))])
-        for file in files:
+        for file in (*files, errors):
             file.seek(0)
+        assert errors.read() == ""
         return [[json.loads(line) for line in file] for file in files]
 
 
@@ -138,20 +142,22 @@ def test_who_leaves_while_its_reader_waits_for_others_is_no_loss(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("end", "nodes", "lost", "step", "kills"),
+    ("end", "nodes", "lost", "step", "kills", "closes"),
     [
-        ("SIGKILL", [], 1, 6, -1),
-        ("SIGSTOP", [], 1, 6, -1),
-        ("SIGKILL", [[0, 1, 2]], 0, 6, -1),
-        ("SIGKILL", [[0, 1, 2]], 2, 6, -1),
-        ("SIGSTOP", [[0, 1], [2]], 2, 6, -1),
-        ("SIGKILL", [], 0, 1, NEVER),
-        ("SIGSTOP", [], 1, 15, NEVER),
-        ("SIGKILL", [[0, 1], [2]], 1, 9, NEVER),
+        ("SIGKILL", [], 1, 6, -1, False),
+        ("SIGSTOP", [], 1, 6, -1, False),
+        ("SIGKILL", [[0, 1, 2]], 0, 6, -1, False),
+        ("SIGKILL", [[0, 1, 2]], 2, 6, -1, False),
+        ("SIGSTOP", [[0, 1], [2]], 2, 6, -1, False),
+        ("SIGKILL", [], 0, 1, NEVER, False),
+        ("SIGSTOP", [], 1, 15, NEVER, False),
+        ("SIGKILL", [[0, 1], [2]], 1, 9, NEVER, False),
+        ("SIGKILL", [[0, 1], [2]], 1, 9, NEVER, True),
+        ("SIGKILL", [], 1, 9, NEVER, True),
     ],
 )
 def test_a_rank_that_is_lost_is_named(
-    end: str, nodes: Nodes, lost: int, step: int, kills: int
+    end: str, nodes: Nodes, lost: int, step: int, kills: int, closes: bool
 ) -> None:
     """At once if its connections are closed, after the time limit if nothing is heard of it.
 
@@ -159,7 +165,8 @@ def test_a_rank_that_is_lost_is_named(
     """
     ends, limit = [end if rank == lost else "" for rank in range(3)], LIMITS[end]
     steps = [step if each else 999 for each in ends]
-    found = job(3, nodes, steps=steps, end=ends, kills=[kills] * 3, timeout=[limit] * 3)
+    more: dict[str, list[Any]] = {"steps": steps, "end": ends, "closes": [closes] * 3}
+    found = job(3, nodes, **more, kills=[kills] * 3, timeout=[limit] * 3)
     for rank in {0, 1, 2} - {lost}:
         *items, (kind, text, told) = found[rank]
         assert kind == "RankMissing"
