@@ -65,7 +65,7 @@ def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
 @combinator(
     checks={"fn": function, "seed": natural, "generator": one_of("numpy", "torch")},
     functions={"fn": "item"},
-    elastic=Elastic(changes={"seed": "blind", "generator": "blind"}),
+    elastic=Elastic(changes={"seed": "blind", "generator": "blind"}, counts_all=True),
     pointwise=True,
 )
 def random_map(
@@ -80,9 +80,9 @@ def random_map(
     The draws of `rng` depend only on the seed, the epoch and the number of the item in it. They
     don't depend on the draws for other items, on workers or on resumes. After `shard` or
     `lanes`, the number is that of the item in the global stream: the item has the same draws as
-    it would before `shard`, and different ranks have different draws. If the number of ranks may
-    change during a run, put it before `shard`. A new version of NumPy or torch may change the
-    numbers that a method of `rng` computes from its bits.
+    it would before `shard`, also after the number of ranks has changed (`rebase`), and different
+    ranks have different draws. A new version of NumPy or torch may change the numbers that a
+    method of `rng` computes from its bits.
 
     Args:
         fn: Function of a generator and an item. It must use `rng` only during the call.
@@ -94,7 +94,7 @@ def random_map(
         ArgumentError: If torch is asked for and not installed.
 
     State:
-        A count of items.
+        The number of the next item; after `shard`, that of rank 0.
 
     Resume:
         Re-reads nothing.
@@ -117,18 +117,18 @@ def random_map(
 
     if generator == "torch" and importlib.util.find_spec("torch") is None:
         raise ArgumentError('random_map: generator="torch" needs pip install "lazyckpt[torch]"')
-    share = upstream.share
+    first, every = upstream.share.first, upstream.share.every
     spare: list[np.random.Generator] = []  # creating one takes longer than most draws
 
-    def drawn(epoch: int, first: int) -> Callable[[Iterable[A]], Iterator[B]]:
-        key, number = derive(seed, "random_map", epoch), share.first + first * share.every
+    def drawn(epoch: int, number: int) -> Callable[[Iterable[A]], Iterator[B]]:
+        key = derive(seed, "random_map", epoch)
         if generator == "torch":
-            rngs = _torch_generators(key, number, share.every)
+            rngs = _torch_generators(key, first + number, every)
         else:
-            rngs = _generators(spare, key, number, share.every)
+            rngs = _generators(spare, key, first + number, every)
         return lambda items: (fn(next(rngs), item) for item in items)
 
-    return numbered("random_map", upstream, drawn)
+    return numbered("random_map", upstream, drawn, every)
 
 
 def _torch_generators(key: int, number: int, every: int) -> Iterator[Any]:
@@ -174,8 +174,12 @@ def numbered(
     name: str,
     upstream: Machine[A],
     made: Callable[[int, int], Callable[[Iterable[A]], Iterator[B]]],
+    every: int = 1,
 ) -> Machine[B]:
-    """Build the machine that applies `made(epoch, number)` to the items from a number on."""
+    """Build the machine that applies `made(epoch, number)` to the items from a number on.
+
+    Each number is the last one plus `every`.
+    """
     alone: Any = upstream.item
 
     def step(position: Position) -> tuple[Position, B]:
@@ -184,24 +188,25 @@ def numbered(
             after, item = upstream.step(before)
         except End as end:
             raise End((end.position, number)) from None
-        position = after, countable(name, number + 1)
+        position = after, countable(name, number + every)
         return position, next(made(upstream.epoch(before), number)([item]))
 
     def flow(position: Position) -> Flow[B]:
         before, number = position
         items = upstream.flow(before)
         results, given = counted(made(upstream.epoch(before), number)(items))
-        return Flow(results, lambda: (items.snapshot(), countable(name, number + given())))
+        return Flow(results, lambda: (items.snapshot(), countable(name, number + given() * every)))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         assert upstream.skip is not None
         before, number = position
         after, passed = upstream.skip(before, n)
-        return (after, countable(name, number + passed)), passed
+        return (after, countable(name, number + passed * every)), passed
 
     def item(position: Position, n: int) -> B:
         before, number = position
-        return next(made(upstream.epoch(before), countable(name, number + n))([alone(before, n)]))
+        wanted = countable(name, number + n * every)
+        return next(made(upstream.epoch(before), wanted)([alone(before, n)]))
 
     return stateful(
         name,

@@ -62,6 +62,8 @@ class Elastic(NamedTuple):
             `Unfit` too.
         reshard: Function from a source's positions on all ranks, and a different number of ranks,
             to the positions of those.
+        counts_all: Whether the own part of a stage after `shard` counts the items of all ranks, so
+            that it is right for a different number of ranks too.
     """
 
     changes: Mapping[str, str] = {}
@@ -69,6 +71,7 @@ class Elastic(NamedTuple):
     rebase: Callable[..., Any] | None = None
     before: Callable[..., dict[str, Any]] | None = None
     reshard: Callable[..., Any] | None = None
+    counts_all: bool = False
 
 
 class Combinator(NamedTuple):

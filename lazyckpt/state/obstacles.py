@@ -141,15 +141,15 @@ def _obstacle(
       later stages must not hold items that a resume would re-read
     - "blind": what the stage holds must depend only on the number of items, not on the items
     - "here": the stage may count items, but must not hold items that a resume would re-read
-    - "lockstep": the stage must have no position of its own, and read the same number of items per
-      output
+    - "lockstep": the stage must have no position of its own, or count the items of all ranks, and
+      read the same number of items per output
     """
     if machine.rate.whole_epoch and required == "grown":
         remedy = "keep the old data until the epoch ends, then change {}"
         return f"orders whole epochs; {remedy}" if is_amid(machine, here) else ""
     if machine.rate.whole_epoch and required != "blind":
         return "orders whole epochs"
-    if required == "lockstep" and not in_lockstep(machine):
+    if required == "lockstep" and not in_lockstep(call, machine):
         return "counts its outputs"
     is_held = required in ("blind", "here") or (required == "grown" and is_ordered)
     if is_held and any(each.items for each in held(machine, here)):
@@ -172,9 +172,10 @@ def _is_first(machine: Machine[Any], here: Position) -> bool:
     return apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
 
 
-def in_lockstep(machine: Machine[Any]) -> bool:
-    """Return whether a stage has no position of its own and a fixed number of inputs per output."""
-    return not machine.owns and machine.rate.is_fixed
+def in_lockstep(call: Call, machine: Machine[Any]) -> bool:
+    """Return whether a position after a stage doesn't depend on the number of ranks."""
+    counts_own = machine.owns and not call.combinator.elastic.counts_all
+    return machine.rate.is_fixed and not counts_own
 
 
 def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, bool] | None:

@@ -144,7 +144,7 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
     apart = [
         call
         for call, machine in zip(chain.calls[pair.new :], machines[pair.new :], strict=True)
-        if not in_lockstep(machine)
+        if not in_lockstep(call, machine)
     ]
     if len(states) > 1 or apart or states[0].rank is not None:
         _check_count(states, pair)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -95,3 +96,39 @@ def test_no_two_ranks_draw_the_same_of_lanes() -> None:
     for rank in (0, 1):
         both = lz.zip(rows[rank], rows[rank]) | lz.map(lambda pair: pair[0])
         assert list(both | DRAWS) == list(rows[rank] | DRAWS)
+
+
+AHEAD: list[lz.Stage[Any, Any]] = [
+    lz.shuffle(seed=0), lz.filter(lambda x: x % 7), lz.flat_map(lambda x: [x] * (x % 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("behind", [lz.tap(repr), lz.batch(2)], ids=str)
+@pytest.mark.parametrize("ahead", AHEAD, ids=str)
+def test_an_item_has_the_same_draws_on_any_number_of_ranks(
+    ahead: lz.Stage[Any, Any], behind: lz.Stage[Any, Any]
+) -> None:
+    """Also on ranks that others have stopped for, at each item, and then on others again."""
+    data = lz.source(range(40)) | ahead | lz.repeat(2)
+
+    def rank(num_shards: int, index: int) -> lz.Pipeline[Any]:
+        mine = data | lz.shard(num_shards=num_shards, index=index, remainder="drop")
+        return mine | DRAWS | behind
+
+    whole = [repr(item) for item in data | DRAWS]
+    size = 2 if behind.calls[0].name == "batch" else 1
+    for count in range(6):
+        two = lz.state_at(rank(2, 0), count)
+        assert two == lz.state_at(rank(2, 1), count)
+        ranks = [rank(3, index) for index in range(3)]
+        states = [lz.advance(each, lz.rebase(two, each), 2) for each in ranks]
+        runs = [lz.run(rank(4, index), lz.rebase(states[0], rank(4, index))) for index in range(4)]
+        found = [*chain.from_iterable(zip(*[flat(run) for run in runs], strict=True))]
+        first = size * (2 * count + 3 * 2)
+        assert found == whole[first : first + len(found)]
+        assert len(whole) - first - len(found) < 4 * size
+
+
+def flat(items: Iterable[Any]) -> Iterator[str]:
+    for item in items:
+        yield from map(repr, item if isinstance(item, list) else [item])

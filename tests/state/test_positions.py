@@ -86,15 +86,19 @@ def test_a_machine_is_made_on_top_of_the_one_that_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    "behind", [lz.lru_cache(8), lz.map(str), lz.sliding_window(2), lz.batch(2)]
-)
+    "behind",
+    [
+        lz.lru_cache(8), lz.map(str), lz.sliding_window(2), lz.batch(2),
+        lz.random_map(lambda rng, x: x, seed=0),
+    ],
+)  # fmt: skip
 def test_stages_that_take_as_many_for_each_follow_shards(behind: Any) -> None:
     """Also those that never said so: it follows from their rate."""
     old, new = (lz.source(range(40)) | lz.shard(num_shards=n, index=0) | behind for n in (2, 3))
     assert lz.rebase(lz.state_at(old, 3), new).position == lz.state_at(old, 3).position
 
 
-@pytest.mark.parametrize("behind", [lz.filter(bool), lz.take(9), lz.group_by(bool), lz.repeat()])
+@pytest.mark.parametrize("behind", [lz.filter(bool), lz.take(9), lz.enumerate(), lz.repeat()])
 def test_stages_that_do_not_are_refused(behind: Any) -> None:
     old, new = (lz.source(range(40)) | lz.shard(num_shards=n, index=0) | behind for n in (2, 3))
     remedy = rf"counts its outputs; in a new run put {behind.calls[0].name} before shard"
