@@ -232,11 +232,18 @@ class LeadingPool(SharedPool):
                 link.post(_LOST + number + why.encode())
                 tee.close(RankMissing(f"rank {rank}, which is on this node, {why}", [rank]))
 
-    def _start_reading(self, read: Callable[[], None]) -> None:
+    def _start_reading(self, read: Callable[[], None]) -> bool:
+        """Start to read; return False if the interpreter ends: then others read for themselves."""
         thread = threading.Thread(target=read, name="lazyckpt-tee", daemon=True)
         with self._lock:
             self._drivers.add(thread)  # before it submits: a new opening waits for its end
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            if threading.main_thread().is_alive():  # the limit of threads
+                raise
+            return False
+        return True
 
     def _look_after_ranks(self, link: Link, ranks: Iterable[int]) -> None:
         """Note which of the ranks that this node's stream waits for are lost, being silent."""
@@ -291,6 +298,7 @@ class FollowingPool(QueuedPool):
         self._patience = executor.arguments["timeout"]
         self._lock = threading.RLock()
         self._link: Link | None = None
+        self._closing = threading.RLock()
         self._count = 0
         self._asked: dict[bytes, PendingTask] = {}
         self._gone: Exception | None = None  # why the leader does no more tasks
@@ -313,10 +321,11 @@ class FollowingPool(QueuedPool):
             self._asked.clear()
 
     def _hang_up(self) -> None:
-        with self._lock:
-            link, self._link = self._link, None
-        if link is not None:
-            link.close()
+        with self._closing:  # who comes later waits too, so that no process ends before
+            with self._lock:
+                link, self._link = self._link, None
+            if link is not None:
+                link.close()
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
@@ -383,6 +392,7 @@ class FollowingPool(QueuedPool):
     def forget(self) -> None:
         super().forget()
         self._link = None
+        self._lock, self._closing = threading.RLock(), threading.RLock()
 
 
 def _followed(

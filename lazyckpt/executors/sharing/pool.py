@@ -104,6 +104,7 @@ class SharedPool(QueuedPool):
         self._pools, self._handlers = pools, handlers
         self._meeting, self._patience = meeting, timeout
         self._lock = threading.RLock()
+        self._closing = threading.RLock()
         self._link: Link | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -161,14 +162,15 @@ class SharedPool(QueuedPool):
         """Prepare for the messages of an opening."""
 
     def _hang_up(self) -> None:
-        with self._lock:
-            link, self._link = self._link, None
-            for pending in tuple(self._awaited):
-                pending.came.put(None)
-            payloads, self.payloads = self.payloads, None
-        if link is not None and payloads is not None:
-            payloads.close()
-            link.close()
+        with self._closing:  # who comes later waits too, so that no process ends before
+            with self._lock:
+                link, self._link = self._link, None
+                for pending in tuple(self._awaited):
+                    pending.came.put(None)
+                payloads, self.payloads = self.payloads, None
+            if link is not None and payloads is not None:
+                payloads.close()
+                link.close()
 
     # Tasks, in the thread that drives the pool.
 
@@ -408,6 +410,7 @@ class SharedPool(QueuedPool):
     def forget(self) -> None:
         super().forget()
         self._link, self.payloads, self._threads = None, None, []
+        self._lock, self._closing = threading.RLock(), threading.RLock()
 
 
 def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:

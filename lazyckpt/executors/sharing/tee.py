@@ -110,7 +110,7 @@ class Tee:
         ranks: Iterable[int],
         skip_log: SkipLog | None,
         look_after: Callable[[list[int]], None],
-        start: Callable[[Callable[[], None]], None],
+        start: Callable[[Callable[[], None]], bool],
         *,
         reads_ahead: bool,
     ) -> None:
@@ -122,7 +122,7 @@ class Tee:
             ranks: The ranks that read it.
             skip_log: The log of records that it skips.
             look_after: Notes which of some awaited ranks are lost.
-            start: Calls a function in a thread of its own.
+            start: Calls a function in a thread of its own; returns False if none can start.
             reads_ahead: Whether to read items that no rank waits for yet.
         """
         self._seconds = _READ_SECONDS if reads_ahead else 0.0
@@ -242,8 +242,7 @@ class Tee:
                     return
                 late = self._late(stream, ahead=given - stream.passed > stream.most)
                 if not self._is_reading and not late:
-                    self._is_reading = True
-                    self._start(partial(self._read, stream, missing))
+                    self._is_reading = self._start(partial(self._read, stream, missing))
                 self._are_ahead = self._are_ahead or bool(late)
                 has_changed = self._changed.wait(_TICK)
             if late and not has_changed:

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,7 @@ def main(
     rank: int, size: int, port: int, steps: int, end: str = "", count: int = 1_000,
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
     host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (), limit: float | None = None,
-    waits: float = 0.0, busy: float = 0.0, closes: bool = False,
+    waits: float = 0.0, busy: float = 0.0, closes: bool = False, is_closed: bool = True,
 ) -> None:  # fmt: skip
     meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
     more = {"chunk_size": 4, "timeout": timeout}
@@ -45,7 +46,8 @@ def main(
     time.sleep(waits)
     try:
         own = pipeline(size, rank, count, kills)
-        with lz.run(own, state, executor=executor, on_error=on_error) as run:
+        run = lz.run(own, state, executor=executor, on_error=on_error)
+        with run if is_closed else nullcontext():
             for step in range(steps):
                 item = next(run)
                 print(json.dumps([repr(item), run.state.to_json()]), flush=True)

@@ -105,9 +105,13 @@ def test_the_time_limit_of_an_item_does_not_run_while_ranks_come(nodes: Nodes) -
     assert found == [alone(3, rank, 2) for rank in range(3)]
 
 
-@pytest.mark.parametrize(("nodes", "counts"), [*zip(NODES.values(), LEAVING, strict=True)])
-def test_who_leaves_early_is_no_loss(nodes: Nodes, counts: list[int]) -> None:
-    found = job(3, nodes, steps=counts)
+@pytest.mark.parametrize(
+    ("nodes", "counts", "is_closed"),
+    [([], LEAVING[0], True), *zip(NODES.values(), LEAVING, [False] * 2, strict=True)],
+)
+def test_who_leaves_early_is_no_loss(nodes: Nodes, counts: list[int], is_closed: bool) -> None:
+    """Nor is it if its interpreter ends with an open run."""
+    found = job(3, nodes, steps=counts, is_closed=[is_closed] * 3)
     assert found == [alone(3, rank, steps) for rank, steps in enumerate(counts)]
 
 
