@@ -138,6 +138,14 @@ def test_of_quick_stages_some_items_are_timed_and_each_is_read_once() -> None:
     assert total == pytest.approx(found.seconds)
 
 
+def test_timers_that_seem_to_cost_more_than_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that was slower while their cost was measured."""
+    monkeypatch.setattr("lazyckpt.monitoring.profile.timer_costs", lambda: TimerCosts(1.0, 1.0))
+    found = lz.profile(lz.source(range(200_000)) | lz.map(square) | lz.batch(2), 10**6)
+    total = sum(stage.seconds for stage in found.stages)
+    assert total == pytest.approx(found.seconds)
+
+
 # By fork, as a program's first start of a server takes long, and is timed as long again.
 @pytest.mark.parametrize(
     "executor", [lz.threads(2), lz.processes(2, start_method="fork")], ids=repr
