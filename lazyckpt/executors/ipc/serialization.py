@@ -163,7 +163,10 @@ def _pickler(*, by_value: bool, shares: bool) -> Any:
     base: Any = _ByName
     table: ChainMap[Any, Any] = ChainMap(copyreg.dispatch_table)
     if by_value:
-        base = import_module("cloudpickle").Pickler
+        cloudpickle = import_module("cloudpickle")
+        base, main = cloudpickle.Pickler, sys.modules["__main__"]
+        if main.__name__ != "__main__":  # in a process that multiprocessing has spawned
+            cloudpickle.register_pickle_by_value(main)
         kinds: dict[Any, Any] = {TextIOWrapper: _reduce_file, memoryview: _refuse_view}
         strict = {kind: way for kind, way in kinds.items() if kind not in table}
         table = base.dispatch_table.new_child(strict)
@@ -173,11 +176,14 @@ def _pickler(*, by_value: bool, shares: bool) -> Any:
     return type("Pickler", (base,), {"dispatch_table": table})
 
 
+_MAIN = ("__main__", "__mp_main__")  # the second in a process that multiprocessing has spawned
+
+
 class _ByName(pickle.Pickler):
     """A pickler that refuses functions and classes of the main module, which workers don't have."""
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, (type, FunctionType)) and value.__module__ == "__main__":
+        if isinstance(value, (type, FunctionType)) and value.__module__ in _MAIN:
             raise pickle.PicklingError(f"workers don't import the main module, with {show(value)}")
         return NotImplemented
 
@@ -211,7 +217,7 @@ class _Inputs:
     def __reduce__(self) -> tuple[Any, ...]:
         try:
             pickled, large = Pickler().dump(self._items)
-            is_known = self._has_main or b"__main__" not in pickled
+            is_known = self._has_main or not any(each.encode() in pickled for each in _MAIN)
         except Exception:
             if not has_cloudpickle():
                 raise

@@ -6,10 +6,15 @@ import os
 import re
 import resource
 import sys
+import sysconfig
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
-from typing import NamedTuple
+from operator import is_not
+from types import FunctionType
+from typing import Any, NamedTuple
 
+_INSTALLED = tuple([sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib")])
 _WORDS = re.compile(rb"[A-Za-z_][A-Za-z_0-9.]*")
 
 
@@ -71,3 +76,36 @@ def surroundings(pickled: bytes) -> Surroundings:
         sys.getrecursionlimit(),
         resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     )
+
+
+_code: dict[str, list[Any]] = {}  # of the program's own modules, at the last look
+
+
+def were_reloaded() -> bool:
+    """Return whether a module of the program has changed since the last call.
+
+    It is executed again by `importlib.reload`; `%autoreload` of IPython replaces the code of its
+    functions.
+    """
+    found = {name: [*_code_of(names)] for name, names in _own_modules()}
+    pairs = [(_code[name], now) for name, now in found.items() if name in _code]
+    _code.update(found)
+    return any(len(was) != len(now) or any(map(is_not, was, now)) for was, now in pairs)
+
+
+def _own_modules() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the names and contents of the modules that aren't installed packages."""
+    for name, module in [*sys.modules.items()]:
+        names = getattr(module, "__dict__", {})
+        file = names.get("__file__")
+        is_ours = name.partition(".")[0] in ("__main__", "__mp_main__", "lazyckpt")
+        if isinstance(file, str) and not is_ours and not file.startswith(_INSTALLED):
+            yield name, names
+
+
+def _code_of(names: dict[str, Any]) -> Iterator[Any]:
+    """Yield objects of a module that are different ones once it was reloaded."""
+    yield names.get("__spec__")
+    for value in [*names.values()]:
+        found = [*vars(value).values()] if issubclass(type(value), type) else [value]
+        yield from (each.__code__ for each in found if type(each) is FunctionType)

@@ -15,6 +15,8 @@ from functools import cache
 from time import monotonic
 from typing import NamedTuple
 
+from lazyckpt.executors.ipc.surroundings import were_reloaded
+
 FORK, SPAWN = b"fs"  # requests
 STARTED, ENDED = range(2)  # what the server says: the process ID, the exit code
 NEWS = struct.Struct("=qq")
@@ -119,8 +121,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def ensure_server() -> None:
-    """Start the server, if there is none. It imports its modules meanwhile."""
+    """Start the server, if there is none, or one whose modules were reloaded here since."""
     with _lock:
+        if were_reloaded() and _servers:
+            _leave(_servers[0])
         if not _servers:
             _start_server()
 

@@ -25,9 +25,13 @@ from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.pool import stop_pools
 from lazyckpt.executors.pools.progress import CountedItems, Progress, is_let_go, note_own
 from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
-from lazyckpt.failures.notes import as_failure
+from lazyckpt.failures.notes import add_note, as_failure
 from lazyckpt.failures.watching import Watch, watched
 
+_UNKNOWN_MODULE = (
+    "lazyckpt: workers can't import it: put its folder on sys.path, or call "
+    "cloudpickle.register_pickle_by_value with the module"
+)
 _CHECK_PARENT = 1.0  # seconds between two checks that the parent is alive
 START_FAILED = -1  # number of the only outcome of a worker that can't start
 _CHECK_LIBRARIES = 20e-3  # seconds between two checks whether libraries have started threads
@@ -102,7 +106,11 @@ def serve(
     progress = Progress(cells, own)
     progress.note_start()
     try:
-        found, settings = content()
+        try:
+            found, settings = content()
+        except ModuleNotFoundError as error:
+            add_note(error, _UNKNOWN_MODULE)
+            raise
         handlers += found
         for each in handlers if lost else ():
             each.leave_out(lost)

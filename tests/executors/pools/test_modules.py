@@ -1,0 +1,96 @@
+"""Modules and main scripts of programs, as workers know them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.executors.faults import script
+
+RELOADS = """
+import importlib, sys, types
+from pathlib import Path
+import lazyckpt as lz
+
+sys.dont_write_bytecode = True
+Path("numbers_of.py").write_text("SCALE = 1\\nclass Adding:\\n    def add(self, x): return x + 1")
+Path("own.py").write_text("import numbers_of\\ndef fn(x): return x * numbers_of.SCALE")
+sys.path.insert(0, ".")
+import own, numbers_of
+
+def items(fn):
+    pipeline = lz.source(range(1, 4)) | lz.map(fn)
+    return [*lz.run(pipeline, executor=lz.processes(2, start_method={method!r}))]
+
+print(items(own.fn), items(numbers_of.Adding().add))
+Path("numbers_of.py").write_text("SCALE = 10\\nclass Adding:\\n    def add(self, x): return x + 9")
+importlib.reload(numbers_of)
+print(items(own.fn), items(numbers_of.Adding().add))
+Path("own.py").write_text("def fn(x): return -x")
+own.fn.__code__ = (lambda x: -x).__code__  # as %autoreload of IPython does
+with lz.run(lz.source(range(1, 4)) | lz.map(own.fn), executor=lz.processes(2)) as run:
+    print(next(run))
+    Path("own.py").write_text("def fn(x): return x * 100")
+    importlib.reload(own)
+    run.change(lz.source(range(1, 4)) | lz.map(own.fn))
+    print(*run)
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_workers_have_the_new_code_of_a_module_that_was_reloaded(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = script(tmp_path, RELOADS.format(method=method))
+    assert said == "[1, 2, 3] [2, 3, 4]\n[10, 20, 30] [10, 11, 12]\n-1\n200 300\n"
+
+
+CHILD = """
+import multiprocessing
+import lazyckpt as lz
+
+class Item:
+    def __init__(self, x):
+        self.x = x
+
+def doubled(item):
+    return Item(2 * item.x)
+
+def work():
+    pipeline = lz.source([Item(1), Item(2)]) | lz.map(doubled)
+    with lz.run(pipeline, executor=lz.processes(2)) as run:
+        print([item.x for item in run], flush=True)
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context({method!r}).Process(target=work)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_functions_of_the_script_in_a_child_of_multiprocessing(method: str, tmp_path: Path) -> None:
+    assert script(tmp_path, CHILD.format(method=method)) == "[2, 4]\n"
+
+
+UNKNOWN = """
+import sys, types
+import lazyckpt as lz
+
+module = types.ModuleType("made_here")
+exec("def fn(x): return x", module.__dict__)
+sys.modules["made_here"] = module
+try:
+    print(*lz.run(lz.source([1]) | lz.map(module.fn), executor=lz.processes(2)))
+except ModuleNotFoundError as error:
+    print(error, *error.__notes__)
+"""
+
+
+def test_a_module_that_workers_can_not_import_is_told_with_the_remedy(tmp_path: Path) -> None:
+    said = script(tmp_path, UNKNOWN)
+    assert said.startswith("No module named 'made_here'")
+    assert "cloudpickle.register_pickle_by_value" in said
