@@ -111,5 +111,5 @@ def shard_batch(
     [[[9, 1, 1]], [[8, 7]]]
     """
     part = partial(_part, num_shards, index, key)
-    share = upstream.share.cut(0, num_shards, index, is_even=True)
+    share = upstream.share.dealt(num_shards, index, is_even=True)
     return applied(upstream, part)._replace(share=share)

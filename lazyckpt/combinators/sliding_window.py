@@ -43,7 +43,7 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
         Kept.
 
     Rank-invariant:
-        Yes.
+        If all ranks get the same number of items.
 
     Memory:
         One window.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain
@@ -12,7 +13,9 @@ from lazyckpt.core.machine import Machine, Reread, apart
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import StateMismatch
 from lazyckpt.state.codec import OwnPart
-from lazyckpt.state.mismatch import Pair
+from lazyckpt.state.mismatch import Pair, paired
+
+_NUMBER = "num_shards"
 
 
 def changes_of(pairs: list[Pair]) -> str:
@@ -29,12 +32,24 @@ def check_change(pair: Pair, chain: Chain) -> set[str]:
             if not may and name != "seed":  # a seed may change with an epoch
                 raise refused(pair, f"{name} decides the order")
         data_before(pair, call)
-        return requirements_of(pair, chain)
+        return requirements_of(pair, chain) | _of_dealing(pair)
     if pair.name in registry and registry[pair.name].pointwise:
         return set() if registry[pair.name].keeps_items else {"blind"}
     if pair.was is not None and pair.was.owns:
         raise refused(pair, "the items that it holds or counts would be lost")
-    return {"here"}
+    return {"here"} | _of_dealing(pair)
+
+
+def _of_dealing(pair: Pair) -> set[str]:
+    """Return what an added or removed `shard`, here or in joined pipelines, requires."""
+    if pair.name in registry and _NUMBER in registry[pair.name].elastic.changes:
+        return set() if pair.met and _NUMBER not in pair.changed else {"uncounted"}
+    found: set[str] = set()
+    if pair.was is not None and pair.now is not None and "pipelines" in pair.changed:
+        for old, new in zip(pair.was.pipelines, pair.now.pipelines, strict=False):
+            with suppress(StateMismatch):  # a different source, which is refused elsewhere
+                found = found.union(*map(_of_dealing, paired(old, new)))
+    return found
 
 
 def data_before(pair: Pair, call: Call) -> dict[str, Any]:
@@ -74,7 +89,7 @@ def check_later_stages(
         for call, machine, here in later:
             for kind in sorted(each or ()):
                 if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
-                    if kind == "lockstep" and "num_shards" in pair.changed:
+                    if kind == "uncounted" or (kind == "lockstep" and _NUMBER in pair.changed):
                         obstacle += f"; in a new run put {call.name} before {{}}"
                     raise refused(pair, f"{call!r} after it {obstacle.replace('{}', pair.name)}")
         if pair.new:
@@ -125,7 +140,7 @@ def _dealt_apart(later: list[tuple[Call, Machine[Any], Position]]) -> Call | Non
     """
     takes_more = False
     for call, machine, _ in later:
-        if "num_shards" in call.combinator.elastic.changes and takes_more:
+        if _NUMBER in call.combinator.elastic.changes and takes_more:
             return call
         takes_more = takes_more or not machine.rate.is_fixed
     return None
@@ -141,6 +156,7 @@ def _obstacle(
       later stages must not hold items that a resume would re-read
     - "blind": what the stage holds must depend only on the number of items, not on the items
     - "here": the stage may count items, but must not hold items that a resume would re-read
+    - "uncounted": the stage must not count the items of a rank
     - "lockstep": the stage must have no position of its own, or count the items of all ranks, and
       read the same number of items per output
     """
@@ -150,6 +166,8 @@ def _obstacle(
     if machine.rate.whole_epoch and required != "blind":
         return "orders whole epochs"
     if required == "lockstep" and not in_lockstep(call, machine):
+        return "counts its outputs"
+    if required == "uncounted" and counts_own(call, machine) and not _is_first(machine, here):
         return "counts its outputs"
     is_held = required in ("blind", "here") or (required == "grown" and is_ordered)
     if is_held and any(each.items for each in held(machine, here)):
@@ -174,8 +192,12 @@ def _is_first(machine: Machine[Any], here: Position) -> bool:
 
 def in_lockstep(call: Call, machine: Machine[Any]) -> bool:
     """Return whether a position after a stage doesn't depend on the number of ranks."""
-    counts_own = machine.owns and not call.combinator.elastic.counts_all
-    return machine.rate.is_fixed and not counts_own
+    return machine.rate.is_fixed and not counts_own(call, machine)
+
+
+def counts_own(call: Call, machine: Machine[Any]) -> bool:
+    """Return whether the own part of a stage is a count of items of its rank."""
+    return machine.owns and machine.rate.is_fixed and not call.combinator.elastic.counts_all
 
 
 def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, bool] | None:

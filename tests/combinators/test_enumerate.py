@@ -87,6 +87,13 @@ def test_no_two_ranks_draw_the_same(between: lz.Stage[Any, Any], contiguous: boo
         assert len({*drawn}) == len(drawn) > 0
 
 
+def test_no_two_parts_of_a_batch_draw_the_same() -> None:
+    batches = lz.source(range(40)) | lz.batch(4)
+    draws = lz.random_map(lambda rng, _: rng.random(), seed=0)
+    parts = [batches | lz.shard_batch(num_shards=2, index=rank, key=int) | draws for rank in (0, 1)]
+    assert len({*chain.from_iterable(parts)}) == 20
+
+
 def test_no_two_ranks_draw_the_same_of_lanes() -> None:
     draws = lz.random_map(lambda rng, _: rng.random(), seed=0)
     lanes = [lz.source(range(5)) | lz.filter(bool)] * 4

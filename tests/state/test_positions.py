@@ -104,3 +104,32 @@ def test_stages_that_do_not_are_refused(behind: Any) -> None:
     remedy = rf"counts its outputs; in a new run put {behind.calls[0].name} before shard"
     with pytest.raises(lz.StateMismatch, match=f"after it {remedy}"):
         lz.rebase(lz.state_at(old, 1), new)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_shard_that_is_left_out_is_a_different_number_of_ranks(is_old: bool) -> None:
+    """As in scripts that add it only if there are several ranks."""
+
+    def pair(behind: Any) -> list[lz.Pipeline[Any]]:
+        made = [data | behind, data | lz.shard(num_shards=2, index=0) | behind]
+        return made[::-1] if is_old else made
+
+    data = lz.source(range(40))
+    for behind in (lz.enumerate(), lz.exclude([range(3, 5)]), lz.take(3)):
+        old, new = pair(behind)
+        with pytest.raises(lz.StateMismatch, match=f"put {behind.calls[0].name} before shard"):
+            lz.rebase(lz.state_at(old, 2), new)
+    old, new = pair(lz.random_map(lambda rng, x: (x, rng.random()), seed=0))
+    whole = [*data | lz.random_map(lambda rng, x: (x, rng.random()), seed=0)]
+    place = 6 if is_old else 3
+    assert next(lz.run(new, lz.rebase(lz.state_at(old, 3), new))) == whole[place]
+
+
+def test_ranks_within_joined_pipelines_are_a_different_number_too() -> None:
+    def mixed(count: int) -> lz.Pipeline[Any]:
+        parts = [lz.source(range(40)) | lz.shard(num_shards=count, index=0) for _ in range(2)]
+        return lz.mix(parts, [1, 1], seed=0)
+
+    with pytest.raises(lz.StateMismatch, match="counts its outputs"):
+        lz.rebase(lz.state_at(mixed(2) | lz.enumerate(), 4), mixed(3) | lz.enumerate())
+    assert lz.rebase(lz.state_at(mixed(2) | lz.batch(2), 2), mixed(3) | lz.batch(2))
