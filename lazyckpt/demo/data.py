@@ -136,7 +136,7 @@ def _key(files: Sequence[Path]) -> str:
 def _read(folder: Path) -> Text | None:
     """Return the chunks in a folder; None if one is missing or has a different size."""
     try:
-        contents = json.loads((folder / _CONTENTS).read_text())
+        contents = json.loads((folder / _CONTENTS).read_text("utf-8"))
         sizes: dict[str, int] = contents["sizes"]
         if any((folder / name).stat().st_size != size for name, size in sizes.items()):
             return None

@@ -91,7 +91,7 @@ def batches(
 
 def main() -> None:
     """Do the share in a file, and report each step on stdout."""
-    share = Share.from_json(Path(sys.argv[1]).read_text())
+    share = Share.from_json(Path(sys.argv[1]).read_text("utf-8"))
     host, port, secret = share.place
     meeting = SocketMeeting(host, port, bytes.fromhex(secret), share.rank, share.size, 30.0)
     executor = shared(lz.threads, lz.threads(2), meeting, {"chunk_size": 32, "timeout": 30.0})

@@ -202,7 +202,7 @@ def main() -> int:
         sys.exit("python -m lazyckpt.demo is run by lazyckpt demo, with a JOB and a CHECKPOINT")
     job, path = Path(sys.argv[1]), Path(sys.argv[2])
     try:
-        train(Job.from_json(job.read_text()), path, lambda *words: print(*words, flush=True))
+        train(Job.from_json(job.read_text("utf-8")), path, lambda *words: print(*words, flush=True))
     except BrokenPipeError:  # the parent process is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -170,6 +170,8 @@ def _views(machine: Machine[Any], trace: Trace, cut: int) -> None:
 
 def same(what: str, found: Any, expected: Any) -> None:
     """Raise an `AssertionError` with the difference, unless two values are equal."""
+    if not __debug__:
+        raise RuntimeError("python -O leaves out the checks of lazyckpt.testing: run without -O")
     assert equal(found, expected), f"{what}: {told(found)}, expected {told(expected)}"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -437,3 +439,12 @@ def test_the_checks_for_users_catch_the_same() -> None:
     with pytest.raises(AssertionError, match="meaning"):
         testing.check_combinator(lz.take(2), [1, 2, 3], model=lambda items: items)
     del lz.registry["keeps_a_sum_elsewhere"]
+
+
+def test_checks_that_python_leaves_out_are_an_error() -> None:
+    text = (
+        "import lazyckpt as lz; from lazyckpt.testing import check_combinator; "
+        "check_combinator(lz.take(2), [1, 2, 3], model=lambda x: x)"
+    )
+    done = subprocess.run([sys.executable, "-O", "-c", text], capture_output=True, text=True)
+    assert "run without -O" in done.stderr

@@ -47,7 +47,7 @@ def warn_of_threads() -> None:
     """Warn of other threads, just after a fork: those that libraries stop for it are stopped."""
     me = threading.current_thread()
     names = [each.name for each in threading.enumerate() if each is not me]
-    if native := count_threads() - 1 - len(names):
+    if (native := count_threads() - 1 - len(names)) > 0:
         names.append(f"{native} of native code")
     if names:
         warnings.warn(
@@ -64,5 +64,5 @@ def count_threads() -> int:
     found = 0
     for path in _TASKS.glob("*/comm"):
         with suppress(OSError):  # it has ended
-            found += path.read_text().strip() != _JEMALLOC
+            found += path.read_text("utf-8").strip() != _JEMALLOC
     return max(threading.active_count(), found)

@@ -179,7 +179,7 @@ class _Told(NamedTuple):
 
 def _machine() -> tuple[str, str]:
     boot = Path("/proc/sys/kernel/random/boot_id")  # machines may have equal names
-    return socket.gethostname(), boot.read_text() if boot.exists() else ""
+    return socket.gethostname(), boot.read_text("utf-8") if boot.exists() else ""
 
 
 def _nodes(machines: list[tuple[str, str]]) -> Nodes:
