@@ -52,9 +52,14 @@ class Session:
         self._machine = machine
         self._lost_before = 0
         self._owner = os.getpid()
+        self._stop_with_this()
+
+    def _stop_with_this(self) -> None:
+        """End all workers once nobody holds this session."""
         # In a thread, as a signal that came while Python code runs in a finalizer would be lost.
-        end = weakref.finalize(self, start_new_thread, _stop, (gate.pools, self._owner))
-        end.atexit = False
+        pools = self.gate.pools
+        self._end = weakref.finalize(self, start_new_thread, _stop, (pools, self._owner))
+        self._end.atexit = False
 
     @property
     def machine(self) -> Machine[Any]:
@@ -95,6 +100,8 @@ class Session:
     def start(self) -> None:
         """Let workers start when they are needed; if buffering is allowed, start them now."""
         self.gate.is_closed = False
+        if not self._end.alive:
+            self._stop_with_this()
         if self.gate.is_gated and self.gate.is_open:
             self.fill()
 
@@ -102,6 +109,7 @@ class Session:
         """End all workers. Ready items are kept; after `start`, workers can start again."""
         self.gate.is_closed = True
         _stop(self.gate.pools, self._owner)
+        self._end.detach()
         if self.prefetching is not None:
             self.prefetching.suspend()
 

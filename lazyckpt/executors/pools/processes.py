@@ -74,7 +74,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _stop_at_exit() -> None:
+def stop_at_exit() -> None:
     """End all workers before multiprocessing waits for them, also in multiprocessing's children.
 
     Such children end without `atexit`, so this uses the undocumented `Finalize`.
@@ -262,7 +262,7 @@ class ProcessPool(WorkerPool):
             if len(self._workers) == self.workers and all(each.is_whole for each in self._workers):
                 return
         self._end_workers()
-        _stop_at_exit()
+        stop_at_exit()
         self._owner = os.getpid()
         method = choose_start_method(self._start_method)
         try:

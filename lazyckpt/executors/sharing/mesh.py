@@ -102,6 +102,7 @@ class Mesh:
         self._selector = selectors.DefaultSelector()
         self._ends: float | None = None  # when this closes, whatever is left
         self._sent = 0  # bytes, to all
+        self._looked = monotonic()  # when the thread last looked for messages
         self._thread: threading.Thread | None = None
         self._receive: Receive
         self._leave: Leave
@@ -138,7 +139,7 @@ class Mesh:
             self._awake()
 
     def silence(self, rank: int) -> float:
-        return monotonic() - self._peers[rank].heard
+        return min(monotonic(), self._looked + _BEAT) - self._peers[rank].heard
 
     def close(self) -> None:
         if self._thread is None:
@@ -160,8 +161,12 @@ class Mesh:
     def _run(self) -> None:
         next_beat = monotonic()
         while self._goes_on():
-            if monotonic() >= next_beat:
-                next_beat = monotonic() + _BEAT
+            if (now := monotonic()) - self._looked > 2 * _BEAT:  # stopped, it could hear nobody
+                for peer in self._peers.values():
+                    peer.heard += now - self._looked - _BEAT
+            self._looked = now
+            if now >= next_beat:
+                next_beat = now + _BEAT
                 self._say_alive()
             for rank, peer in self._peers.items():
                 self._send(rank, peer)
@@ -241,6 +246,6 @@ class Mesh:
 def _is_consumer_stopped() -> bool:
     """Return whether this process works for one that a signal such as SIGSTOP has stopped."""
     with suppress(OSError, IndexError):  # there is none, or no such file
-        stat = Path(f"/proc/{consumer_of_this()}/stat").read_text()
+        stat = Path(f"/proc/{consumer_of_this()}/stat").read_text("utf-8")
         return stat.rpartition(")")[2].split()[0] in "Tt"
     return False

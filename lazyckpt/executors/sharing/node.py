@@ -20,6 +20,7 @@ from lazyckpt.executors.plan.segments import Segment, cut_after, dealt
 from lazyckpt.executors.plan.tasks import stream_tasks
 from lazyckpt.executors.planned import DrivenFlows, Plan, handlers_of
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, get_within
+from lazyckpt.executors.pools.processes import stop_at_exit
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import join, opening_of
@@ -233,7 +234,7 @@ class LeadingPool(SharedPool):
                 tee.close(RankMissing(f"rank {rank}, which is on this node, {why}", [rank]))
 
     def _start_reading(self, read: Callable[[], None]) -> bool:
-        """Start to read; return False if the interpreter ends: then others read for themselves."""
+        """Start to read; return False if no thread can start, as the interpreter ends."""
         thread = threading.Thread(target=read, name="lazyckpt-tee", daemon=True)
         with self._lock:
             self._drivers.add(thread)  # before it submits: a new opening waits for its end
@@ -309,6 +310,7 @@ class FollowingPool(QueuedPool):
         return isinstance(self._gone, LeaderLeft)
 
     def begin(self, told: Mapping[str, Any]) -> None:
+        stop_at_exit()
         self._hang_up()
         reach = Reach(self._own.workers, self.buffer_size)
         link = join(self, self._meeting, told, reach, self._use)

@@ -17,6 +17,7 @@ from lazyckpt.errors import RankMissing, WorkerDied, WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
+from lazyckpt.executors.pools.processes import stop_at_exit
 from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import common_key, join, opening_of
@@ -125,6 +126,7 @@ class SharedPool(QueuedPool):
         return opening_of(self, chain, machine, self._open)
 
     def _open(self, told: Mapping[str, Any]) -> None:
+        stop_at_exit()
         self._ensure_started()
         self._hang_up()
         self._end_drivers()

@@ -241,10 +241,14 @@ class Tee:
                 if missing <= 0 or stream.is_over:
                     return
                 late = self._late(stream, ahead=given - stream.passed > stream.most)
-                if not self._is_reading and not late:
-                    self._is_reading = self._start(partial(self._read, stream, missing))
+                begins = not self._is_reading and not late
+                self._is_reading = self._is_reading or begins
+                read = partial(self._read, stream, missing)
+                is_begun = not begins or self._start(read)
                 self._are_ahead = self._are_ahead or bool(late)
-                has_changed = self._changed.wait(_TICK)
+                has_changed = is_begun and self._changed.wait(_TICK)
+            if not is_begun:
+                read()
             if late and not has_changed:
                 self._look_after(late)
             say_alive()  # where this is a process of which others wait for items

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -38,6 +40,7 @@ def main(
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
     host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (), limit: float | None = None,
     waits: float = 0.0, busy: float = 0.0, closes: bool = False, is_closed: bool = True,
+    pace: float = 0.01,
 ) -> None:  # fmt: skip
     meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
     more = {"chunk_size": 4, "timeout": timeout}
@@ -57,10 +60,20 @@ def main(
                         os.closerange(3, 1024)
                         time.sleep(1.5)
                     os.kill(os.getpid(), getattr(signal, end))
-                time.sleep(0.01 if step else max(0.01, busy))
+                time.sleep(pace if step else max(pace, busy))
     except Exception as error:
         print(json.dumps([type(error).__name__, str(error), time.time()]), flush=True)
 
 
 if __name__ == "__main__":
-    main(**json.loads(sys.argv[1]))
+    told = json.loads(sys.argv[1])
+    match told.pop("where", "main"):
+        case "main":
+            main(**told)
+        case "thread":  # which goes on after the main thread has ended
+            threading.Thread(target=main, kwargs=told).start()
+            time.sleep(2.0)
+        case "child":
+            child = multiprocessing.get_context("fork").Process(target=main, kwargs=told)
+            child.start()
+            child.join()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -42,8 +43,10 @@ NODES: dict[str, Nodes] = {"a reader each": [], "a reader a node": [[0, 1], [2]]
 LEAVING = [[30, 3, 12], [3, 30, 12]]  # items of each rank
 
 
-def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[list[Any]]]:
-    """The output of each rank of a job; of `more`, each has its own."""
+def job(
+    size: int, nodes: Nodes | None = None, stops: float = 0.0, **more: list[Any]
+) -> list[list[list[Any]]]:
+    """The output of each rank of a job, perhaps stopped meanwhile; of `more`, each has its own."""
     command = [sys.executable, "-m", "tests.executors.sharing.rank"]
     with place() as found, ExitStack() as stack:
         told = [
@@ -61,6 +64,12 @@ def job(size: int, nodes: Nodes | None = None, **more: list[Any]) -> list[list[l
             for each, file in zip(told, files, strict=True)
         ]
         try:
+            if stops:
+                until(lambda: all(os.fstat(file.fileno()).st_size for file in files), LIMIT)
+                for number, seconds in ((signal.SIGSTOP, stops), (signal.SIGCONT, 0.0)):
+                    for each in ranks:
+                        os.killpg(each.pid, number)
+                    time.sleep(seconds)
             for rank, process in enumerate(ranks):
                 if not more.get("end", [""] * size)[rank]:
                     process.wait(LIMIT)
@@ -106,12 +115,21 @@ def test_the_time_limit_of_an_item_does_not_run_while_ranks_come(nodes: Nodes) -
 
 
 @pytest.mark.parametrize(
-    ("nodes", "counts", "is_closed"),
-    [([], LEAVING[0], True), *zip(NODES.values(), LEAVING, [False] * 2, strict=True)],
+    ("nodes", "counts", "is_closed", "where"),
+    [
+        ([], LEAVING[0], True, "main"),
+        (NODES["a reader each"], LEAVING[0], False, "main"),
+        (NODES["a reader a node"], LEAVING[1], False, "main"),
+        (NODES["a reader a node"], LEAVING[1], False, "child"),
+        (NODES["a reader a node"], [60, 60, 60], True, "thread"),
+    ],
 )
-def test_who_leaves_early_is_no_loss(nodes: Nodes, counts: list[int], is_closed: bool) -> None:
-    """Nor is it if its interpreter ends with an open run."""
-    found = job(3, nodes, steps=counts, is_closed=[is_closed] * 3)
+def test_who_leaves_early_is_no_loss(
+    nodes: Nodes, counts: list[int], is_closed: bool, where: str
+) -> None:
+    """Nor is it if its interpreter ends with an open run, wherever that is."""
+    more = {"where": [where] * 3, "pace": [0.05 if where == "thread" else 0.01] * 3}
+    found = job(3, nodes, steps=counts, is_closed=[is_closed] * 3, **more)
     assert found == [alone(3, rank, steps) for rank, steps in enumerate(counts)]
 
 
@@ -177,6 +195,14 @@ def test_a_rank_that_is_lost_is_named(
         assert f"rank {lost}" in text
         assert items == alone(3, rank, len(items))
         assert end == "SIGSTOP" or told - found[lost][-1][1] < limit / 2
+
+
+@pytest.mark.parametrize("nodes", NODES.values(), ids=NODES)
+def test_the_time_while_a_job_is_stopped_is_no_silence(nodes: Nodes) -> None:
+    more: dict[str, list[Any]] = {"timeout": [2.0] * 3, "pace": [0.0] * 3}
+    found = job(3, nodes, stops=4.0, steps=[500] * 3, **more)
+    assert [len(each) for each in found] == [500] * 3
+    assert found[0][-1] == alone(3, 0, 500)[-1]
 
 
 def test_a_rank_whose_trainer_is_busy_is_not_lost() -> None:
