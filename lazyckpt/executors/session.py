@@ -55,7 +55,7 @@ class Session:
         self._stop_with_this()
 
     def _stop_with_this(self) -> None:
-        """End all workers once nobody holds this session."""
+        """End all workers once this session is dropped."""
         # In a thread, as a signal that came while Python code runs in a finalizer would be lost.
         pools = self.gate.pools
         self._end = weakref.finalize(self, start_new_thread, _stop, (pools, self._owner))
