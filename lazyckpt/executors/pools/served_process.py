@@ -243,7 +243,8 @@ class ServedProcess:
 def _ask(request: bytes, files: list[int]) -> _Server:
     """Send a request to the server, or to a new one if there is none or it has died; return it."""
     with _lock:
-        ensure_server()
+        if not _servers:
+            _start_server()
         try:
             _servers[0].ask(request, files)
         except (BrokenPipeError, ConnectionResetError):
