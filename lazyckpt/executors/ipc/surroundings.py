@@ -7,14 +7,21 @@ import re
 import resource
 import sys
 import sysconfig
-from collections.abc import Iterator
+from abc import ABCMeta
 from contextlib import suppress
 from importlib import import_module
-from operator import is_not
+from importlib.machinery import ModuleSpec
+from itertools import chain, compress, repeat
+from operator import is_not, methodcaller, not_
+from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-_INSTALLED = tuple([sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib")])
+_INSTALLED = (  # where modules lie that nobody reloads; `None` has no file
+    "None",
+    str(Path(__file__).parents[2]),
+    *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+)
 _WORDS = re.compile(rb"[A-Za-z_][A-Za-z_0-9.]*")
 
 
@@ -78,7 +85,7 @@ def surroundings(pickled: bytes) -> Surroundings:
     )
 
 
-_code: dict[str, list[Any]] = {}  # of the program's own modules, at the last look
+_code: dict[Any, Any] = {}  # of the program's own modules, at the last look
 
 
 def were_reloaded() -> bool:
@@ -87,25 +94,28 @@ def were_reloaded() -> bool:
     It is executed again by `importlib.reload`; `%autoreload` of IPython replaces the code of its
     functions.
     """
-    found = {name: [*_code_of(names)] for name, names in _own_modules()}
-    pairs = [(_code[name], now) for name, now in found.items() if name in _code]
+    # Without loops in Python, as there may be thousands of modules.
+    names, modules = zip(*[*sys.modules.items()], strict=True)
+    contents = [*map(getattr, modules, repeat("__dict__"), repeat({}))]
+    files = map(str, map(methodcaller("get", "__file__"), contents))
+    are_own = map(not_, map(methodcaller("startswith", _INSTALLED), files))
+    values = _flat(dict(compress(zip(names, contents, strict=True), are_own)))
+    are_classes = map({type, ABCMeta}.__contains__, map(type, values.values()))
+    classes = [*compress(values.values(), are_classes)]
+    values |= _flat(dict(zip(classes, map(vars, classes), strict=True)))
+    is_code = map({FunctionType, ModuleSpec}.__contains__, map(type, values.values()))
+    found = dict(compress(values.items(), is_code))
+    codes = map(getattr, found.values(), repeat("__code__"), found.values())
+    found = dict(zip(found, codes, strict=True))
+    known = [*_code.keys() & found.keys()]
+    has_changed = any(map(is_not, map(_code.get, known), map(found.get, known)))
     _code.update(found)
-    return any(len(was) != len(now) or any(map(is_not, was, now)) for was, now in pairs)
+    return has_changed
 
 
-def _own_modules() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the names and contents of the modules that aren't installed packages."""
-    for name, module in [*sys.modules.items()]:
-        names = getattr(module, "__dict__", {})
-        file = names.get("__file__")
-        is_ours = name.partition(".")[0] in ("__main__", "__mp_main__", "lazyckpt")
-        if isinstance(file, str) and not is_ours and not file.startswith(_INSTALLED):
-            yield name, names
-
-
-def _code_of(names: dict[str, Any]) -> Iterator[Any]:
-    """Yield objects of a module that are different ones once it was reloaded."""
-    yield names.get("__spec__")
-    for value in [*names.values()]:
-        found = [*vars(value).values()] if issubclass(type(value), type) else [value]
-        yield from (each.__code__ for each in found if type(each) is FunctionType)
+def _flat(parts: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the values of several modules or classes, by these and their names."""
+    contents = [*map(dict, parts.values())]
+    keys = chain.from_iterable(map(zip, map(repeat, parts), contents))
+    values = chain.from_iterable(map(methodcaller("values"), contents))
+    return dict(zip(keys, values, strict=True))
