@@ -15,7 +15,7 @@ from lazyckpt.errors import StateMismatch
 from lazyckpt.state.codec import OwnPart
 from lazyckpt.state.mismatch import Pair, paired
 
-_NUMBER = "num_shards"
+NUM_SHARDS = "num_shards"
 
 
 def changes_of(pairs: list[Pair]) -> str:
@@ -42,8 +42,8 @@ def check_change(pair: Pair, chain: Chain) -> set[str]:
 
 def _of_dealing(pair: Pair) -> set[str]:
     """Return what an added or removed `shard`, here or in joined pipelines, requires."""
-    if pair.name in registry and _NUMBER in registry[pair.name].elastic.changes:
-        return set() if pair.met and _NUMBER not in pair.changed else {"uncounted"}
+    if pair.name in registry and NUM_SHARDS in registry[pair.name].elastic.changes:
+        return set() if pair.met and NUM_SHARDS not in pair.changed else {"uncounted"}
     found: set[str] = set()
     if pair.was is not None and pair.now is not None and "pipelines" in pair.changed:
         for old, new in zip(pair.was.pipelines, pair.now.pipelines, strict=False):
@@ -89,7 +89,7 @@ def check_later_stages(
         for call, machine, here in later:
             for kind in sorted(each or ()):
                 if obstacle := _obstacle(kind, call, machine, here, is_ordered=is_ordered):
-                    if kind == "uncounted" or (kind == "lockstep" and _NUMBER in pair.changed):
+                    if kind == "uncounted" or (kind == "lockstep" and NUM_SHARDS in pair.changed):
                         obstacle += f"; in a new run put {call.name} before {{}}"
                     raise refused(pair, f"{call!r} after it {obstacle.replace('{}', pair.name)}")
         if pair.new:
@@ -140,7 +140,7 @@ def _dealt_apart(later: list[tuple[Call, Machine[Any], Position]]) -> Call | Non
     """
     takes_more = False
     for call, machine, _ in later:
-        if _NUMBER in call.combinator.elastic.changes and takes_more:
+        if NUM_SHARDS in call.combinator.elastic.changes and takes_more:
             return call
         takes_more = takes_more or not machine.rate.is_fixed
     return None

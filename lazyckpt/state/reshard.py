@@ -11,10 +11,8 @@ from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
 from lazyckpt.state.codec import Rebased, items_before
 from lazyckpt.state.mismatch import Pair, difference, paired
-from lazyckpt.state.obstacles import in_lockstep
+from lazyckpt.state.obstacles import NUM_SHARDS, in_lockstep
 from lazyckpt.state.state import AnyState, State, as_state, of_all
-
-_NUMBER = "num_shards"
 
 
 def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
@@ -57,7 +55,7 @@ def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
             changed = difference(found[0].stages, state.stages)
             raise StateMismatch(f"ranks 0 and {rank} have different pipelines:\n{changed.rstrip()}")
     pairs = paired(found[0].stages, chain.entries)
-    if any(pair.differs and pair.changed != [_NUMBER] for pair in pairs):
+    if any(pair.differs and pair.changed != [NUM_SHARDS] for pair in pairs):
         changed = difference(found[0].stages, chain.entries)
         raise StateMismatch(f"the states belong to a different pipeline:\n{changed.rstrip()}")
     divided = [number for number in range(len(pairs)) if _divides(chain, number)]
@@ -76,7 +74,7 @@ def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
 
 
 def _divides(chain: Chain, number: int) -> bool:
-    return _NUMBER in chain.calls[number].combinator.elastic.changes
+    return NUM_SHARDS in chain.calls[number].combinator.elastic.changes
 
 
 def _check_inside(chain: Chain) -> None:
@@ -98,7 +96,7 @@ def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
                 "put it into each lane"
             )
     positions = [state.position for state in states]
-    num_shards, is_same = chain.calls[0].arguments[_NUMBER], not pair.changed
+    num_shards, is_same = chain.calls[0].arguments[NUM_SHARDS], not pair.changed
     deal = chain.calls[0].combinator.elastic.reshard
     assert deal is not None
     try:
@@ -140,7 +138,7 @@ def _check_epochs(states: list[State], chain: Chain) -> None:
 
 def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
     """Return the states of a global stream, of which each rank reads its part."""
-    machines, num_shards = chain.machines, chain.calls[pair.new - 1].arguments[_NUMBER]
+    machines, num_shards = chain.machines, chain.calls[pair.new - 1].arguments[NUM_SHARDS]
     apart = [
         call
         for call, machine in zip(chain.calls[pair.new :], machines[pair.new :], strict=True)
@@ -166,7 +164,7 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
 
 
 def _check_count(states: list[State], pair: Pair) -> None:
-    wanted = pair.value(_NUMBER)
+    wanted = pair.value(NUM_SHARDS)
     if len(states) != wanted:
         raise StateMismatch(
             f"reshard: {cut(pair.name)}(num_shards={brief(wanted)}) needs the states of "

@@ -32,6 +32,9 @@ from lazyckpt.executors.ipc.shared_pickle import SharedPickle
 from lazyckpt.executors.plan.handlers import Handler, MappedItems, Outcome
 from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
+# The second in a process that multiprocessing has spawned.
+_MAIN, _MAIN_PICKLED = ("__main__", "__mp_main__"), (b"__main__", b"__mp_main__")
+
 T = TypeVar("T")
 Buffers = list[NDArray[np.uint8]]
 
@@ -176,9 +179,6 @@ def _pickler(*, by_value: bool, shares: bool) -> Any:
     return type("Pickler", (base,), {"dispatch_table": table})
 
 
-_MAIN = ("__main__", "__mp_main__")  # the second in a process that multiprocessing has spawned
-
-
 class _ByName(pickle.Pickler):
     """A pickler that refuses functions and classes of the main module, which workers don't have."""
 
@@ -217,7 +217,7 @@ class _Inputs:
     def __reduce__(self) -> tuple[Any, ...]:
         try:
             pickled, large = Pickler().dump(self._items)
-            is_known = self._has_main or not any(each.encode() in pickled for each in _MAIN)
+            is_known = self._has_main or not any(each in pickled for each in _MAIN_PICKLED)
         except Exception:
             if not has_cloudpickle():
                 raise

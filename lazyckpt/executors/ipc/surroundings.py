@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-_INSTALLED = (  # where modules lie that nobody reloads; `None` has no file
+_INSTALLED = (  # where modules lie that nobody reloads; "None" for those without a file
     "None",
     str(Path(__file__).parents[2]),
     *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -85,26 +85,19 @@ def surroundings(pickled: bytes) -> Surroundings:
     )
 
 
-_code: dict[Any, Any] = {}  # of the program's own modules, at the last look
+_code: dict[Any, Any] = {}  # of functions of the program, by module or class, and name
 
 
 def were_reloaded() -> bool:
     """Return whether a module of the program has changed since the last call.
 
-    It is executed again by `importlib.reload`; `%autoreload` of IPython replaces the code of its
-    functions.
+    `importlib.reload` gives it a new `__spec__` and new functions; `%autoreload` of IPython gives
+    the same functions new code. Modules and names that are new haven't changed.
     """
-    # Without loops in Python, as there may be thousands of modules.
-    names, modules = zip(*[*sys.modules.items()], strict=True)
-    contents = [*map(getattr, modules, repeat("__dict__"), repeat({}))]
-    files = map(str, map(methodcaller("get", "__file__"), contents))
-    are_own = map(not_, map(methodcaller("startswith", _INSTALLED), files))
-    values = _flat(dict(compress(zip(names, contents, strict=True), are_own)))
-    are_classes = map({type, ABCMeta}.__contains__, map(type, values.values()))
-    classes = [*compress(values.values(), are_classes)]
-    values |= _flat(dict(zip(classes, map(vars, classes), strict=True)))
-    is_code = map({FunctionType, ModuleSpec}.__contains__, map(type, values.values()))
-    found = dict(compress(values.items(), is_code))
+    values = _by_name(_own_modules())
+    classes = [*_of_kinds(values, type, ABCMeta).values()]
+    values |= _by_name(dict(zip(classes, map(vars, classes), strict=True)))
+    found = _of_kinds(values, FunctionType, ModuleSpec)
     codes = map(getattr, found.values(), repeat("__code__"), found.values())
     found = dict(zip(found, codes, strict=True))
     known = [*_code.keys() & found.keys()]
@@ -113,9 +106,30 @@ def were_reloaded() -> bool:
     return has_changed
 
 
-def _flat(parts: dict[Any, Any]) -> dict[Any, Any]:
-    """Return the values of several modules or classes, by these and their names."""
-    contents = [*map(dict, parts.values())]
-    keys = chain.from_iterable(map(zip, map(repeat, parts), contents))
+# These have no loop in Python, as there may be thousands of modules, and many more names.
+
+
+def _own_modules() -> dict[str, dict[str, Any]]:
+    """Return the contents of the modules that are no installed packages, by name."""
+    names, modules = zip(*[*sys.modules.items()], strict=True)
+    contents = [*map(getattr, modules, repeat("__dict__"), repeat({}))]
+    files = map(str, map(methodcaller("get", "__file__"), contents))
+    are_own = map(not_, map(methodcaller("startswith", _INSTALLED), files))
+    found = dict(compress(zip(names, contents, strict=True), are_own))
+    found.pop("__main__", None)  # workers don't import it
+    found.pop("__mp_main__", None)
+    return found
+
+
+def _by_name(owners: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the values in several modules or classes, by their owner and name."""
+    contents = [*map(dict, owners.values())]
+    keys = chain.from_iterable(map(zip, map(repeat, owners), contents))
     values = chain.from_iterable(map(methodcaller("values"), contents))
     return dict(zip(keys, values, strict=True))
+
+
+def _of_kinds(values: dict[Any, Any], *kinds: type) -> dict[Any, Any]:
+    """Return the values that have one of some types exactly: no proxy is asked for its class."""
+    are_kept = map({*kinds}.__contains__, map(type, values.values()))
+    return dict(compress(values.items(), are_kept))

@@ -241,14 +241,14 @@ class Tee:
                 if missing <= 0 or stream.is_over:
                     return
                 late = self._late(stream, ahead=given - stream.passed > stream.most)
-                begins = not self._is_reading and not late
-                self._is_reading = self._is_reading or begins
-                read = partial(self._read, stream, missing)
-                is_begun = not begins or self._start(read)
+                reads_here = False
+                if not self._is_reading and not late:
+                    self._is_reading = True
+                    reads_here = not self._start(partial(self._read, stream, missing))
                 self._are_ahead = self._are_ahead or bool(late)
-                has_changed = is_begun and self._changed.wait(_TICK)
-            if not is_begun:
-                read()
+                has_changed = reads_here or self._changed.wait(_TICK)
+            if reads_here:
+                self._read(stream, missing)
             if late and not has_changed:
                 self._look_after(late)
             say_alive()  # where this is a process of which others wait for items

@@ -136,10 +136,8 @@ def test_gl16_a_generator_that_has_moved_on_goes_back_to_its_last_epochs() -> No
     for place in (23, 13, 3):
         made.load_state_dict(found[place])
         assert rest(made, 10 - place % 10) == groups(batches[place : place + 10 - place % 10])
-    tens = range(0, 700_000, 10)
-    made = ShardedDataLoader(
-        tens, 35_000, sampler=Seeded(70_000), batchify_fn=list
-    )  # of long epochs, it keeps only two
+    tens = range(0, 700_000, 10)  # of epochs that are so long, it keeps only two
+    made = ShardedDataLoader(tens, 35_000, sampler=Seeded(70_000), batchify_fn=list)
     batches, found = states(made, 3)
     for place in (0, 1):
         made.load_state_dict(found[place])

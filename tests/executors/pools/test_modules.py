@@ -9,7 +9,7 @@ import pytest
 from tests.executors.faults import script
 
 RELOADS = """
-import importlib, sys, types
+import importlib, sys
 from pathlib import Path
 import lazyckpt as lz
 

@@ -40,7 +40,7 @@ def main(
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
     host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (), limit: float | None = None,
     waits: float = 0.0, busy: float = 0.0, closes: bool = False, is_closed: bool = True,
-    pace: float = 0.01,
+    pace: float = 0.01, begun: threading.Event | None = None,
 ) -> None:  # fmt: skip
     meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
     more = {"chunk_size": 4, "timeout": timeout}
@@ -53,12 +53,14 @@ def main(
         with run if is_closed else nullcontext():
             for step in range(steps):
                 item = next(run)
+                if begun is not None:
+                    begun.set()
                 print(json.dumps([repr(item), run.state.to_json()]), flush=True)
                 if end and step == steps - 1:
                     print(json.dumps([end, time.time()]), flush=True)
                     if closes:  # as the system closes the files of a process that dies, in turn
                         os.closerange(3, 1024)
-                        time.sleep(1.5)
+                        time.sleep(1.5)  # in which its reader, if that errs, says goodbye
                     os.kill(os.getpid(), getattr(signal, end))
                 time.sleep(pace if step else max(pace, busy))
     except Exception as error:
@@ -71,8 +73,9 @@ if __name__ == "__main__":
         case "main":
             main(**told)
         case "thread":  # which goes on after the main thread has ended
-            threading.Thread(target=main, kwargs=told).start()
-            time.sleep(2.0)
+            begun = threading.Event()
+            threading.Thread(target=main, kwargs={**told, "begun": begun}).start()
+            begun.wait()
         case "child":
             child = multiprocessing.get_context("fork").Process(target=main, kwargs=told)
             child.start()

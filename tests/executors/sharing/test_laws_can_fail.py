@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.errors import RankMissing
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.sharing import agreement, executor, pool
 from lazyckpt.executors.sharing.payloads import Payloads
@@ -127,8 +126,7 @@ def test_the_law_catches_it(
     monkeypatch.setattr(Hub, "per_node", per_node)
     monkeypatch.setattr(Hub, "patience", 2.0)
     monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))
-    # A rank may also be missed, on a machine that is too busy for the others' patience.
-    with pytest.raises((AssertionError, pytest.fail.Exception, RankMissing)):
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
         LAWS[law]()
 
 

@@ -23,7 +23,6 @@ from lazyckpt.executors.sharing.payloads import TOLD_BYTES, Payloads
 from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, shared_by
 from tests.executors.sharing.test_laws import alone, dealt, is_once, made, together
-from tests.helpers import IS_DEEP
 
 COUNT = 1_200  # documents
 FETCHED = 230  # bytes to ask for a document, or a part of one, and to send it, beyond its own
@@ -355,5 +354,5 @@ def test_items_that_can_not_be_pickled_are_an_error_of_the_rank_that_needs_one()
 
 def test_no_thread_is_left_wherever_an_item_is_late() -> None:
     """As the fixture checks. Threads end and start again while others submit tasks, or stop."""
-    for _ in range(40 if IS_DEEP else 8):
+    for _ in range(40):
         together(packed(), Hub(2), 3, executor=lambda rank: lz.threads(2, timeout=0.001))
