@@ -20,7 +20,7 @@ from lazyckpt.executors.session import Session
 from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard
 from lazyckpt.executors.sharing.link import Meeting
 from lazyckpt.executors.sharing.pool import SharedPool
-from lazyckpt.failures.skipping import apart, skip_log_of
+from lazyckpt.failures.skipping import apart, leaves_out, skip_log_of
 
 P = TypeVar("P", bound=WorkerPool)
 
@@ -111,9 +111,12 @@ def check_dealt(chain: Chain, name: str, other: str) -> None:
             f"rank's; add shard(num_shards=..., index=...), or run it with {other}"
         )
     if (parting := chain.own_rank) is not None:
+        stage = chain.partings[-1][0]
+        skips = leaves_out(stage)
+        shown = f"items are skipped before {stage.arguments['judge'].stage}" if skips else stage
         raise PipelineError(
-            f"{name}: ranks have positions of their own after {chain.partings[-1][0]!r}, as "
-            f"the states of {parting} and of others differ; put it before shard"
+            f"{name}: ranks have positions of their own after {shown}, as the states of "
+            f"{parting} and of others differ; put {'what may fail' if skips else 'it'} before shard"
         )
     for call, machine in zip(chain.calls, chain.machines, strict=True):
         is_stream = machine.upstream is not None and machine.upstream.skip is None
