@@ -5,6 +5,7 @@ command passes or fails for everyone. brief is for the second Python and later o
 long, and looks for new examples.
 """
 
+import gc
 import os
 import signal
 
@@ -27,3 +28,7 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell, for jobs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("COLUMNS", None)  # of pytest's workers; results are shown as in a file
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests, among which each collection would search for garbage

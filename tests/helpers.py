@@ -164,6 +164,9 @@ def command_of(pid: int) -> bytes:
 
 def nothing_is_left() -> None:
     """Of runs, after a test."""
+    soon = monotonic() + 0.1
+    while workers() and monotonic() < soon:
+        sleep(0.005)
     if workers():  # perhaps of a run that is part of a cycle
         gc.collect()
     until(lambda: not workers())

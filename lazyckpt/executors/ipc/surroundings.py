@@ -10,9 +10,8 @@ import sysconfig
 from abc import ABCMeta
 from contextlib import suppress
 from importlib import import_module
-from importlib.machinery import ModuleSpec
 from itertools import chain, compress, repeat
-from operator import is_not, methodcaller, not_
+from operator import attrgetter, methodcaller, not_
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -85,24 +84,21 @@ def surroundings(pickled: bytes) -> Surroundings:
     )
 
 
-_code: dict[Any, Any] = {}  # of functions of the program, by module or class, and name
+_known: dict[Any, Any] = {}  # the specs of modules of the program, and the code of functions
 
 
 def were_reloaded() -> bool:
     """Return whether a module of the program has changed since the last call.
 
-    `importlib.reload` gives it a new `__spec__` and new functions; `%autoreload` of IPython gives
-    the same functions new code. Modules and names that are new haven't changed.
+    `importlib.reload` gives it a new `__spec__`; `%autoreload` of IPython may give its functions
+    new code instead. Modules and names that are new haven't changed.
     """
-    values = _by_name(_own_modules())
-    classes = [*_of_kinds(values, type, ABCMeta).values()]
-    values |= _by_name(dict(zip(classes, map(vars, classes), strict=True)))
-    found = _of_kinds(values, FunctionType, ModuleSpec)
-    codes = map(getattr, found.values(), repeat("__code__"), found.values())
-    found = dict(zip(found, codes, strict=True))
-    known = [*_code.keys() & found.keys()]
-    has_changed = any(map(is_not, map(_code.get, known), map(found.get, known)))
-    _code.update(found)
+    modules = _own_modules()
+    found: dict[Any, Any] = {name: each.get("__spec__") for name, each in modules.items()}
+    if "IPython" in sys.modules:
+        found |= _code(modules)
+    has_changed = any(_known[each] is not found[each] for each in _known.keys() & found.keys())
+    _known.update(found)
     return has_changed
 
 
@@ -119,6 +115,15 @@ def _own_modules() -> dict[str, dict[str, Any]]:
     found.pop("__main__", None)  # workers don't import it
     found.pop("__mp_main__", None)
     return found
+
+
+def _code(modules: dict[str, dict[str, Any]]) -> dict[Any, Any]:
+    """Return the code of functions and methods, by module or class, and name."""
+    values = _by_name(modules)
+    classes = [*_of_kinds(values, type, ABCMeta).values()]
+    values |= _by_name(dict(zip(classes, map(vars, classes), strict=True)))
+    functions = _of_kinds(values, FunctionType)
+    return dict(zip(functions, map(attrgetter("__code__"), functions.values()), strict=True))
 
 
 def _by_name(owners: dict[Any, Any]) -> dict[Any, Any]:

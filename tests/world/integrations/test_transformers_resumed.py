@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -31,15 +30,6 @@ from tests.helpers import until
 BATCH, LENGTH = 2, 14  # 7 batches an epoch
 X = np.linspace(-1, 1, LENGTH, dtype=np.float32)[:, None]
 ROWS = {"x": X, "y": 2 * X}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def imported() -> Iterator[None]:
-    """Each training collects garbage, which would go through all that is imported."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class Model(PreTrainedModel):
