@@ -174,6 +174,19 @@ def nothing_is_left() -> None:
     assert signal.SIGINT not in blocked  # later children would inherit it
 
 
+def in_fork(act: Callable[[], object]) -> int:
+    """The exit status of a fork that calls a function: its result, or minus a signal's number."""
+    if not (child := os.fork()):
+        status = 255
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # in place of pytest's
+            signal.alarm(int(HANGS))
+            status = int(act() or 0)  # type: ignore[call-overload]
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

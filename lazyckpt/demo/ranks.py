@@ -19,7 +19,7 @@ from lazyckpt.demo.data import library, users
 from lazyckpt.demo.rank import ROWS, SAVES, Share, batches
 from lazyckpt.demo.screen import Screen
 from lazyckpt.demo.training import BUFFER, Job
-from lazyckpt.executors.sharing.meeting import MeetingPlace
+from lazyckpt.executors.sharing.meeting_place import MeetingPlace
 
 _PATIENCE = 60.0  # seconds in which all ranks have to start
 

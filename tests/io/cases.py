@@ -19,7 +19,7 @@ import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.io.decompress import zstd_module
 from lazyckpt.testing import equal
-from tests.helpers import HANGS
+from tests.helpers import in_fork
 
 zstd = zstd_module()  # the standard library's, or its backport
 
@@ -143,19 +143,6 @@ def check_spans(rows: lz.io.Rows[Any]) -> None:
     ]
     (found,) = lz.trace(lz.source(rows), len(rows) - 1)
     assert found.row == places[-1]
-
-
-def in_fork(act: Callable[[], object]) -> int:
-    """The exit status of a fork that calls a function: its result, or minus a signal's number."""
-    if not (child := os.fork()):
-        status = 255
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # in place of pytest's
-            signal.alarm(int(HANGS))
-            status = int(act() or 0)  # type: ignore[call-overload]
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def is_killed(act: Callable[[], object], number: int, when: str) -> bool:

@@ -23,7 +23,8 @@ from pyarrow import parquet
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
-from tests.io.cases import check_reader, folder, in_fork, is_killed, written
+from tests.helpers import in_fork
+from tests.io.cases import check_reader, folder, is_killed, written
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
 FORMATS = ["parquet", "jsonl.zst", "tar", "tokens"]

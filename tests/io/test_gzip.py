@@ -15,9 +15,9 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.io import content as content_module
 from lazyckpt.io import decompress
-from tests.helpers import HANGS
+from tests.helpers import HANGS, in_fork
 from tests.io import laws
-from tests.io.cases import folder, in_fork, written
+from tests.io.cases import folder, written
 from tests.io.formats import COMPRESSIONS, compressed
 from tests.io.table import FORMATS
 from tests.io.test_compressed import TEXT, check_damaged_rows

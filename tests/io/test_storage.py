@@ -14,7 +14,8 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.io import storage
 from lazyckpt.io.storage import LocalStorage
-from tests.io.cases import folder, in_fork, written
+from tests.helpers import in_fork
+from tests.io.cases import folder, written
 from tests.io.table import FORMATS
 
 

@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.sharing.link import Nodes, Reach, Role, role_of
-from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
+from lazyckpt.executors.sharing.meeting import SocketMeeting
+from lazyckpt.executors.sharing.meeting_place import MeetingPlace
 from lazyckpt.executors.sharing.mesh import Mesh
 
 _NAMESPACE = "lazyckpt"

@@ -8,12 +8,31 @@ import os
 import socket
 import struct
 from typing import Any
+from weakref import WeakSet
 
 from lazyckpt.errors import PipelineError
 
 _SIZE = struct.Struct("=I")
 _NONCE = 32  # bytes
 _MOST = 1 << 24  # bytes of a message
+
+_ours: WeakSet[socket.socket] = WeakSet()
+
+
+def _close_copies() -> None:
+    """Close what a forked child would keep open after the end of this process."""
+    for sock in [*_ours]:
+        sock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_copies)
+
+
+def ours(sock: socket.socket) -> socket.socket:
+    """Return a socket of this process, which children that it forks don't share."""
+    _ours.add(sock)
+    return sock
 
 
 def prove(sock: socket.socket, secret: bytes, *, calls: bool) -> None:

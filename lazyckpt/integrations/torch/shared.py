@@ -17,7 +17,8 @@ from lazyckpt.executors.local import seconds
 from lazyckpt.executors.pool_executor import PoolExecutor
 from lazyckpt.executors.sharing.executor import SharedExecutor
 from lazyckpt.executors.sharing.link import Nodes
-from lazyckpt.executors.sharing.meeting import MeetingPlace, SocketMeeting
+from lazyckpt.executors.sharing.meeting import SocketMeeting
+from lazyckpt.executors.sharing.meeting_place import MeetingPlace
 from lazyckpt.executors.sharing.mesh import LEAST_PATIENCE
 
 _SECRET = 32  # bytes

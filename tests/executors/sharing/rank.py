@@ -19,6 +19,7 @@ from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.meeting import SocketMeeting
 
 SECRET = b"known to all ranks"
+LONG = 300  # seconds: until it is killed
 
 
 def tokens(n: int, kills: int = -1) -> list[int]:
@@ -39,7 +40,7 @@ def main(
     rank: int, size: int, port: int, steps: int, end: str = "", count: int = 1_000,
     timeout: float = 3.0, state: str | None = None, kills: int = -1, on_error: Any = "raise",
     host: str = "127.0.0.1", nodes: Sequence[Sequence[int]] = (), limit: float | None = None,
-    waits: float = 0.0, busy: float = 0.0, closes: bool = False, is_closed: bool = True,
+    waits: float = 0.0, busy: float = 0.0, does: str = "", is_closed: bool = True,
     pace: float = 0.01, begun: threading.Event | None = None,
 ) -> None:  # fmt: skip
     meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
@@ -58,9 +59,11 @@ def main(
                 print(json.dumps([repr(item), run.state.to_json()]), flush=True)
                 if end and step == steps - 1:
                     print(json.dumps([end, time.time()]), flush=True)
-                    if closes:  # as the system closes the files of a process that dies, in turn
+                    if does == "closes":  # files in turn, as the system does as a process dies
                         os.closerange(3, 1024)
                         time.sleep(1.5)  # in which its reader, if that errs, says goodbye
+                    if does == "forks" and not os.fork():
+                        time.sleep(LONG)
                     os.kill(os.getpid(), getattr(signal, end))
                 time.sleep(pace if step else max(pace, busy))
     except Exception as error:

@@ -17,7 +17,7 @@ from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.link import Leave, Nodes, Reach, Receive, Role, least, role_of
-from lazyckpt.executors.sharing.meeting import MeetingPlace
+from lazyckpt.executors.sharing.meeting_place import MeetingPlace
 from tests.executors.sharing.rank import SECRET
 
 

@@ -25,6 +25,7 @@ from lazyckpt.executors.sharing.wire import prove, read_json, send_json
 from tests.executors.sharing.rank import SECRET, pipeline
 from tests.executors.sharing.ranks import on_ranks, place
 from tests.executors.sharing.test_sockets import alone
+from tests.helpers import until
 
 REACH = Reach(1, 1)
 TOLD = {"what": "the same"}
@@ -87,6 +88,11 @@ def joined(port: int, size: int, nodes: tuple[tuple[int, ...], ...] = ()) -> lis
     return on_ranks(size, lambda rank: meetings[rank].join(TOLD, REACH, lambda: None))
 
 
+def closed(links: list[Any]) -> None:
+    """All at once, as each waits for the others to hang up."""
+    on_ranks(len(links), lambda rank: links[rank].close())
+
+
 def test_strangers_are_turned_away() -> None:
     """A process that doesn't know the secret gets no answer, and keeps no rank from meeting."""
     with place() as found:
@@ -97,8 +103,7 @@ def test_strangers_are_turned_away() -> None:
             liar.join({}, REACH, lambda: None)
         links = joined(found.port, 2)
         assert [link.rank for link in links] == [0, 1]
-        for link in links:
-            link.close()
+        closed(links)
         stranger.close()
 
 
@@ -149,6 +154,7 @@ def test_a_rank_turns_strangers_away_and_listens_where_ranks_are_only() -> None:
         for each in found.port, port:  # all of 127.x.x.x is this machine
             with pytest.raises(ConnectionRefusedError):
                 connected("127.0.0.2", each)
+        _ = [connected(host, port) for _ in range(3)]  # that say nothing
         stranger = connected(host, port)
         send_json(stranger, 1)  # without a proof
         stranger.shutdown(socket.SHUT_WR)
@@ -192,8 +198,7 @@ def test_readers_are_connected_to_each_other_and_other_ranks_to_their_reader(
 
     monkeypatch.setattr(meeting, "Mesh", noted)
     with place() as found:
-        for link in joined(found.port, 6, nodes=((3, 0, 1), (2, 4), (5,))):
-            link.close()
+        closed(joined(found.port, 6, nodes=((3, 0, 1), (2, 4), (5,))))
     expected = {(2, 3), (2, 5), (3, 5), (0, 3), (1, 3), (2, 4)}
     assert connections == expected | {(there, here) for here, there in expected}
 
@@ -248,11 +253,12 @@ def test_nobody_comes_twice() -> None:
         assert any("two processes say that they are rank 0" in str(error) for error in errors)
 
 
+class Tired(Exception):
+    pass
+
+
 def wait_a_moment(port: int, rank: int) -> None:
     """Come as a rank, and wait no longer after a look or two."""
-
-    class Tired(Exception):
-        pass
 
     def look() -> None:
         looks.append(rank)
@@ -269,8 +275,7 @@ def test_who_waits_no_longer_may_come_again() -> None:
         wait_a_moment(found.port, 0)
         links = joined(found.port, 2)
         assert [link.rank for link in links] == [0, 1]
-        for link in links:
-            link.close()
+        closed(links)
 
 
 def test_who_waits_no_longer_is_missing() -> None:
@@ -321,6 +326,82 @@ def test_a_run_that_is_closed_while_it_waits_for_ranks_waits_no_longer() -> None
         assert on_ranks(2, work) == [alone(2, rank, 4) for rank in range(2)]
 
 
+def met(caller: socket.socket, rank: int, address: Any = None) -> list[Any]:
+    """The addresses of two ranks, of which one comes so."""
+    prove(caller, SECRET, calls=True)
+    told = {"rank": rank, "size": 2, "told": TOLD, "reach": REACH, "address": address}
+    send_json(caller, told)
+    found: list[Any] = read_json(caller)["addresses"]
+    return found
+
+
+def test_who_leaves_while_ranks_connect_is_no_loss() -> None:
+    """It connects, so that it can say that it leaves."""
+    with place() as found, ExitStack() as stack:
+        has_met = threading.Event()
+
+        def look() -> None:
+            if has_met.is_set():
+                raise Tired
+
+        rank = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 2, 30.0)
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        joining = pool.submit(rank.join, TOLD, REACH, look)
+        caller = stack.enter_context(socket.create_connection(("127.0.0.1", found.port)))
+        host, port = met(caller, 1)[0]
+        has_met.set()
+        time.sleep(0.5)
+        peer = stack.enter_context(socket.create_connection((host, port)))
+        prove(peer, SECRET, calls=True)
+        send_json(peer, 1)
+        left = list[str]()
+        link = Mesh(1, (0, 1), REACH, {0: peer})
+        link.open(lambda rank, message: None, lambda rank, why: left.append(why))
+        joining.result(20).close()  # as it was never opened
+        until(lambda: left)
+        link.close()
+        assert left == [""]
+
+
+def test_who_leaves_does_not_wait_for_a_rank_that_says_nothing() -> None:
+    with (
+        place() as found,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        socket.create_connection(("127.0.0.1", found.port)) as caller,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        has_met = threading.Event()
+
+        def look() -> None:
+            if has_met.is_set():
+                raise Tired
+
+        rank = SocketMeeting("127.0.0.1", found.port, SECRET, 1, 2, 30.0)
+        joining = pool.submit(rank.join, TOLD, REACH, look)
+        met(caller, 0, silent.getsockname())
+        has_met.set()
+        with pytest.raises(Tired):
+            joining.result(20)
+
+
+def test_a_rank_that_left_is_not_lost_to_one_that_finds_out_later() -> None:
+    """As it was stopped meanwhile, and sends before it reads."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        late = socket.create_connection(server.getsockname())
+        left, _ = server.accept()
+    link, found = Mesh(0, (0, 1), REACH, {1: late}), list[str]()
+    link.send(1, b"before")
+    leaving = Mesh(1, (0, 1), REACH, {0: left})
+    leaving.close()  # in vain it waits for the other
+    for _ in range(2):
+        link.send(1, b"after")
+        time.sleep(0.1)
+    link.open(lambda rank, message: None, lambda rank, why: found.append(why))
+    until(lambda: found)
+    link.close()
+    assert found == [""]
+
+
 def test_a_place_that_is_gone_is_the_loss_of_rank_0() -> None:
     with place() as found:
         port = found.port
@@ -343,5 +424,4 @@ def test_a_rank_that_waited_for_long_still_connects_to_those_that_come() -> None
 
         links = on_ranks(2, work)
         assert [link.rank for link in links] == [0, 1]
-        for link in links:
-            link.close()
+        closed(links)

@@ -76,6 +76,9 @@ def job(
         finally:
             for process in ranks:
                 process.kill()
+                if "forks" in more.get("does", []):
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         until(lambda: not [*filter(is_alive, pids_in({each.pid for each in ranks}))])
         for file in (*files, errors):
@@ -165,30 +168,32 @@ def test_who_leaves_while_its_reader_waits_for_others_is_no_loss(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("end", "nodes", "lost", "step", "kills", "closes"),
+    ("end", "nodes", "lost", "step", "kills", "does"),
     [
-        ("SIGKILL", [], 1, 6, -1, False),
-        ("SIGSTOP", [], 1, 6, -1, False),
-        ("SIGKILL", [[0, 1, 2]], 0, 6, -1, False),
-        ("SIGKILL", [[0, 1, 2]], 2, 6, -1, False),
-        ("SIGSTOP", [[0, 1], [2]], 2, 6, -1, False),
-        ("SIGKILL", [], 0, 1, NEVER, False),
-        ("SIGSTOP", [], 1, 15, NEVER, False),
-        ("SIGKILL", [[0, 1], [2]], 1, 9, NEVER, False),
-        ("SIGKILL", [[0, 1], [2]], 1, 9, NEVER, True),
-        ("SIGKILL", [], 1, 9, NEVER, True),
+        ("SIGKILL", [], 1, 6, -1, ""),
+        ("SIGSTOP", [], 1, 6, -1, ""),
+        ("SIGKILL", [[0, 1, 2]], 0, 6, -1, ""),
+        ("SIGKILL", [[0, 1, 2]], 2, 6, -1, ""),
+        ("SIGSTOP", [[0, 1], [2]], 2, 6, -1, ""),
+        ("SIGKILL", [], 0, 1, NEVER, ""),
+        ("SIGSTOP", [], 1, 15, NEVER, ""),
+        ("SIGKILL", [[0, 1], [2]], 1, 9, NEVER, ""),
+        ("SIGKILL", [[0, 1], [2]], 1, 9, NEVER, "closes"),
+        ("SIGKILL", [], 1, 9, NEVER, "closes"),
+        ("SIGKILL", [], 1, 6, -1, "forks"),
     ],
 )
 def test_a_rank_that_is_lost_is_named(
-    end: str, nodes: Nodes, lost: int, step: int, kills: int, closes: bool
+    end: str, nodes: Nodes, lost: int, step: int, kills: int, does: str
 ) -> None:
     """At once if its connections are closed, after the time limit if nothing is heard of it.
 
-    Also if it is a process that reads for its trainer, which is killed or stopped.
+    Also if it is a process that reads for its trainer, which is killed or stopped, and if a child
+    lives on that it has forked.
     """
     ends, limit = [end if rank == lost else "" for rank in range(3)], LIMITS[end]
     steps = [step if each else 999 for each in ends]
-    more: dict[str, list[Any]] = {"steps": steps, "end": ends, "closes": [closes] * 3}
+    more: dict[str, list[Any]] = {"steps": steps, "end": ends, "does": [does] * 3}
     found = job(3, nodes, **more, kills=[kills] * 3, timeout=[limit] * 3)
     for rank in {0, 1, 2} - {lost}:
         *items, (kind, text, told) = found[rank]

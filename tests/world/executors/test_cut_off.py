@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.executors.sharing.meeting import MeetingPlace
+from lazyckpt.executors.sharing.meeting_place import MeetingPlace
 from tests.executors.sharing.rank import SECRET, pipeline
 from tests.helpers import until
 

@@ -22,8 +22,8 @@ import pytest
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.io import remote, storage
-from tests.helpers import until
-from tests.io.cases import folder, in_fork, written
+from tests.helpers import in_fork, until
+from tests.io.cases import folder, written
 from tests.world.io.buckets import BUCKET, SECRET, put
 from tests.world.io.faults import Proxy
 

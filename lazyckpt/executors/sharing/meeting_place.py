@@ -1,0 +1,189 @@
+"""The place where ranks meet: a thread of one of them, which tells each where the others are."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from _thread import start_new_thread
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from weakref import finalize
+
+from lazyckpt.core.content import dumps
+from lazyckpt.executors.sharing.door import Countdown, Door
+from lazyckpt.executors.sharing.link import least
+from lazyckpt.executors.sharing.meeting import ranks
+from lazyckpt.executors.sharing.wire import send_json
+
+_SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
+_GONE = {"error": "shared: rank 0, where ranks meet, has ended its run", "missing": [0]}
+
+
+class _Rank(NamedTuple):
+    """A rank that waits.
+
+    Attributes:
+        caller: The connection on which it waits for the answer.
+        address: Its own address.
+        reach: Its reach.
+    """
+
+    caller: socket.socket
+    address: Any
+    reach: Sequence[int]
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has hung up: it waits no longer, or its process has ended."""
+        timeout = self.caller.gettimeout()
+        self.caller.setblocking(False)
+        try:
+            return not self.caller.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            self.caller.settimeout(timeout)
+
+
+class _Gathering:
+    """Ranks that wait for others with equal settings.
+
+    Attributes:
+        told: The settings that are equal on these ranks.
+        size: The number of ranks that are to come.
+        ranks: Those that are there, by number.
+        answer: The final answer to all of these ranks.
+    """
+
+    def __init__(self, told: Mapping[str, Any], size: int) -> None:
+        self.told, self.size = told, size
+        self.ranks: dict[int, _Rank] = {}
+        self.answer: dict[str, Any] | None = None
+
+    def let_go(self, numbers: Sequence[int]) -> None:
+        """Wait no longer with those of some ranks that have hung up."""
+        for number in numbers:
+            if number in self.ranks and self.ranks[number].is_gone:
+                del self.ranks[number]
+
+
+class MeetingPlace:
+    """The listener of a meeting: a thread of one of the ranks.
+
+    Attributes:
+        port: The port where it listens.
+    """
+
+    def __init__(self, host: str, secret: bytes, timeout: float) -> None:
+        """Start to listen."""
+        self._timeout = timeout
+        self._changed = threading.Condition()
+        self._gatherings: dict[str, _Gathering] = {}
+        self._door = Door(host, secret, timeout, self._serve)
+        self.port = self._door.port
+
+    def close_with(self, owner: object) -> None:
+        """Close once an object is gone."""
+        # In a thread, as a signal that came while Python code runs in a finalizer would be lost.
+        finalize(owner, start_new_thread, self.close, ()).atexit = False
+
+    def close(self) -> None:
+        """Stop listening, and tell waiting ranks."""
+        self._door.close()
+        with self._changed:
+            self._end([*self._gatherings.values()], _GONE)
+
+    def _serve(self, caller: socket.socket, asked: Mapping[str, Any]) -> None:
+        with caller:
+            send_json(caller, self._answer(caller, **asked))
+
+    def _answer(
+        self,
+        caller: socket.socket,
+        rank: int,
+        size: int,
+        told: Mapping[str, Any],
+        reach: Sequence[int],
+        address: Any,
+    ) -> dict[str, Any]:
+        name, countdown = dumps(told), Countdown(self._timeout)
+        with self._changed:
+            if self._door.is_closed:
+                return _GONE
+            gathering = self._gatherings.setdefault(name, _Gathering(told, size))
+            gathering.let_go([rank])
+            if rank in gathering.ranks:
+                return {"error": f"shared: two processes say that they are rank {rank}"}
+            mine = gathering.ranks[rank] = _Rank(caller, address, reach)
+            if len(gathering.ranks) == size:
+                gathering.let_go(range(size))
+            if len(gathering.ranks) == size:
+                del self._gatherings[name]
+                addresses = [gathering.ranks[each].address for each in range(size)]
+                reach = least(each.reach for each in gathering.ranks.values())
+                gathering.answer = {"addresses": addresses, "reach": reach}
+            self._changed.notify_all()
+            while gathering.answer is None:
+                if self._changed.wait(min(_SETTLED, countdown.left())):
+                    continue
+                gathering.let_go([rank])
+                if gathering.ranks.get(rank) is not mine:
+                    if not gathering.ranks:
+                        self._end([gathering], _GONE)
+                    return _GONE  # nobody reads it
+                self._tell_difference()
+                if gathering.answer is None and not countdown.left():
+                    # To all of them, as this rank doesn't wait any more.
+                    self._end([gathering], self._late(gathering))
+            return gathering.answer
+
+    def _end(self, gatherings: Sequence[_Gathering], answer: dict[str, Any]) -> None:
+        for each in gatherings:
+            each.answer = answer
+        known = self._gatherings.items()
+        self._gatherings = {name: each for name, each in known if each.answer is None}
+        self._changed.notify_all()
+
+    def _tell_difference(self) -> None:
+        """If every rank waits in one gathering or another, report how the gatherings differ."""
+        waiting = [each for each in self._gatherings.values() if each.ranks]
+        counts = Counter(rank for each in waiting for rank in each.ranks)
+        least_size = min([each.size for each in waiting], default=0)
+        if len(waiting) < 2 or len(counts) < least_size or set(counts.values()) != {1}:
+            return
+        self._end(waiting, {"error": f"shared: {_differing(*waiting[:2])}"})
+
+    def _late(self, gathering: _Gathering) -> dict[str, Any]:
+        there = sorted(gathering.ranks)
+        missing = sorted({*range(gathering.size)} - {*there})
+        elsewhere = {each for other in self._gatherings.values() for each in other.ranks}
+        text = (
+            f"shared: within {self._timeout:g} s {ranks(missing)} did not come to where "
+            f"{ranks(there)} {_are(there)}: all ranks open the same pipelines, and begin anew "
+            "together"
+        )
+        if known := sorted(elsewhere & {*missing}):
+            text += f" ({ranks(known)} {_are(known)} at another pipeline or position)"
+        return {"error": text, "missing": missing}
+
+
+def _differing(one: _Gathering, other: _Gathering) -> str:
+    """Return the differences of two gatherings as a sentence."""
+    told, others = one.told, other.told
+    names = [name for name in {**told, **others} if told.get(name) != others.get(name)]
+    shown = "; ".join(
+        f"{name}: {told.get(name, 'nothing')} and {others.get(name, 'nothing')}"
+        for name in names[:3]
+    )
+    return (
+        f"ranks {min(one.ranks)} and {min(other.ranks)} differ, and share no work: "
+        f"{shown}; make settings and data equal, and the functions before shard with the values "
+        "bound to them"
+    )
+
+
+def _are(ranks: list[int]) -> str:
+    return "are" if len(ranks) > 1 else "is"
