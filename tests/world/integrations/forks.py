@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+KEPT: list[object] = []  # models of ranks: torch that frees one sometimes waits for gloo forever
 _TOLD = os.pipe()
 _ALIVE: set[int] = set()
 
@@ -31,7 +32,7 @@ def forked(act: Callable[[], object]) -> int:
         traceback.print_exc()
         os.write(_TOLD[1], b"!")
     finally:
-        os._exit(code)  # when a model is freed, torch sometimes waits for gloo forever
+        os._exit(code)  # without freeing anything, as `KEPT` says
 
 
 def is_where_it_is_killed() -> NoReturn:

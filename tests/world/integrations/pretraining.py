@@ -22,7 +22,14 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 import lazyckpt as lz
-from tests.world.integrations.forks import codes, end_all, forked, is_where_it_is_killed, killed
+from tests.world.integrations.forks import (
+    KEPT,
+    codes,
+    end_all,
+    forked,
+    is_where_it_is_killed,
+    killed,
+)
 
 LENGTH, NUM_BINS = 48, 4  # tokens per row, rows filled simultaneously
 BATCH, SAVES = 2, 2  # rows a rank and step, steps from save to save
@@ -120,6 +127,7 @@ def train(folder: Path, attempt: int, rank: int) -> None:
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
     torch.manual_seed(0)
     model = DistributedDataParallel(GPT())
+    KEPT.append(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     data = DataLoader(folder, dp_world_size=ranks, dp_rank=rank, batch_size=BATCH)
     optimizer.zero_grad()

@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 from torch.nn.parallel import DistributedDataParallel
 
 import lazyckpt as lz
+from tests.world.integrations.forks import KEPT
 from tests.world.integrations.trainer_cases import (
     BATCH,
     LENGTH,
@@ -56,6 +57,7 @@ def train(folder: Path, kind: str, rank: int) -> None:
     meeting = f"file://{folder}/meeting-{len(saved)}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS)
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
+    KEPT.append(model)
     group = dist.group.WORLD if kind == "group" else None
     batches = lz.torch.loader(KINDS[kind](rank), group=group)
     kept: dict[str, Any] = {"model": model.state_dict(), "data": batches}

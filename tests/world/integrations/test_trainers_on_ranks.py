@@ -16,7 +16,14 @@ import torch
 import torch.distributed as dist
 
 import lazyckpt as lz
-from tests.world.integrations.forks import codes, end_all, forked, is_where_it_is_killed, killed
+from tests.world.integrations.forks import (
+    KEPT,
+    codes,
+    end_all,
+    forked,
+    is_where_it_is_killed,
+    killed,
+)
 from tests.world.integrations.trainer_cases import runs
 
 RANKS, STEPS, SAVES, KILLED_AT = 2, 11, 2, 7
@@ -116,6 +123,7 @@ def by_lightning(folder: Path, kind: str, rank: int, note: Note, resumes: bool) 
         max_steps=STEPS, callbacks=[saves], logger=False, enable_progress_bar=False,
         enable_model_summary=False, num_sanity_val_steps=0,
     )  # fmt: skip
+    KEPT.append(trainer)
     saved = sorted(folder.glob("*.ckpt"))
     trainer.fit(model, datamodule=Data(), ckpt_path=saved[-1] if resumes else None)
     return model
@@ -127,6 +135,7 @@ def by_accelerate(folder: Path, kind: str, rank: int, note: Note, resumes: bool)
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=1)
     model: Any = torch.nn.Linear(1, 1)
     model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=0.1))
+    KEPT.append(model)
     batches = lz.accelerate.prepare(accelerator, loader(kind, rank))
     step = 0
     if resumes:
@@ -174,6 +183,7 @@ def by_transformers(folder: Path, kind: str, rank: int, note: Note, resumes: boo
         use_cpu=True, lr_scheduler_type="constant", learning_rate=0.1,
     )  # fmt: skip
     trainer = Noting(Model(), args)
+    KEPT.append(trainer)
     lz.transformers.feed(trainer, loader(kind, rank))
     trainer.train(resume_from_checkpoint=resumes)
     return trainer.model
