@@ -68,7 +68,7 @@ class _Joining:
         """Start to connect to the meeting place."""
         self._meeting, self._told = meeting, told
         self._changed = threading.Condition()
-        self._in_use = set[socket.socket]()  # by the thread that calls others
+        self._in_use = set[socket.socket]()  # by the thread that calls others, which closes them
         self._door: Door | None = None
         self._answer: dict[str, Any] = {}
         self._called: int | None = None  # the rank that is called
@@ -129,7 +129,7 @@ class _Joining:
         with self._changed:
             self._is_over = True
             peers, in_use = [*self._peers.values()], [*self._in_use]
-        for sock in in_use:  # which their thread closes
+        for sock in in_use:
             hang_up(sock)
         for sock in peers:
             sock.close()
@@ -140,13 +140,11 @@ class _Joining:
 
     def _come(self) -> None:
         """Announce this rank at the meeting place, then connect to the peers before it."""
-        place: socket.socket | None = None
         try:
             place = self._connected((self._meeting.host, self._meeting.port))
             here = place.getsockname()[0]  # the interface on which the others reach this one
-            self._open_door(here)
-            assert self._door is not None
-            rank, size, address = self._meeting.rank, self._meeting.size, (here, self._door.port)
+            address = here, self._opened_door(here).port
+            rank, size = self._meeting.rank, self._meeting.size
             send_json(place, {"rank": rank, "size": size, "address": address, **self._told})
             answer = read_json(place)
             with self._changed:
@@ -159,8 +157,8 @@ class _Joining:
                 self._error = error
                 self._changed.notify_all()
         finally:
-            if place is not None:
-                place.close()
+            for sock in self._in_use:
+                sock.close()
 
     def _call_others(self, addresses: list[list[Any]]) -> None:
         rank, role = self._meeting.rank, self._meeting.role
@@ -174,26 +172,21 @@ class _Joining:
     def _connected(self, address: tuple[str, int]) -> socket.socket:
         """Return a proved connection to an address."""
         sock = ours(socket.create_connection(address, self._meeting.timeout))
-        try:
-            sock.settimeout(None)  # whoever waits hangs up in time
-            with self._changed:
-                if self._is_over:
-                    raise ConnectionAbortedError("nobody waits any more")
-                self._in_use.add(sock)
-            prove(sock, self._meeting.secret, calls=True)
-        except BaseException:
-            sock.close()
-            raise
+        with self._changed:
+            self._in_use.add(sock)
+            if self._is_over:
+                raise ConnectionAbortedError("nobody waits any more")
+        sock.settimeout(None)  # whoever waits hangs up in time
+        prove(sock, self._meeting.secret, calls=True)
         return sock
 
-    def _open_door(self, host: str) -> None:
-        meeting = self._meeting
-        door = Door(host, meeting.secret, meeting.timeout, self._enter)
+    def _opened_door(self, host: str) -> Door:
+        door = Door(host, self._meeting.secret, self._meeting.timeout, self._enter)
         with self._changed:
             self._door = door
-            is_over = self._is_over
-        if is_over:
+        if self._is_over:
             door.close()
+        return door
 
     def _enter(self, peer: socket.socket, rank: int) -> None:
         """Keep the connection to a peer."""
