@@ -138,7 +138,7 @@ class ProcessPool(WorkerPool):
         self.retries = retries
         self._handlers = handlers
         self._timeout, self._patience = timeout, patience or timeout
-        self._start_method = start_method
+        self._start_method, self._are_forked = start_method, False
         slots = slot_count(workers, buffer_size, len(handlers))
         self._settings = settings._replace(slots=slots)
         self._workers: list[WorkerProcess] = []
@@ -148,18 +148,15 @@ class ProcessPool(WorkerPool):
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
-        return self._submit((handler, self._sent(payload)), size, after)
+        return self._submit(handler, payload, size, after=after)
 
     def submit_carefully(
         self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
     ) -> PendingTask:
-        return self._submit((handler, self._sent(payload), errors), size)
-
-    def _sent(self, payload: Any) -> Any:
-        return with_inputs(payload, has_main=choose_start_method(self._start_method) == "fork")
+        return self._submit(handler, payload, size, errors)
 
     def _submit(
-        self, task: tuple[Any, ...], size: int, after: PendingTask | None = None
+        self, handler: int, payload: Any, size: int, *more: Any, after: PendingTask | None = None
     ) -> PendingTask:
         self.start()
         generation, workers = self.generation, self._workers
@@ -170,6 +167,7 @@ class ProcessPool(WorkerPool):
             if worker not in workers:
                 worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
             pending = PendingTask(generation, size, worker)
+            task = handler, with_inputs(payload, has_main=self._are_forked), *more
             try:
                 worker.send(task, pending)
             except Unwritable as error:
@@ -265,6 +263,7 @@ class ProcessPool(WorkerPool):
         stop_at_exit()
         self._owner = os.getpid()
         method = choose_start_method(self._start_method)
+        self._are_forked = method == "fork"
         try:
             with self._content(method) as content, shared_cells(self.workers) as cells:
                 files = [each.fileno() for each in (cells, content) if each is not None]
