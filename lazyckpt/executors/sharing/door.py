@@ -61,8 +61,11 @@ class Door:
                     continue
                 try:
                     begin(self._greet, caller)
-                except RuntimeError:  # the limit of threads
-                    caller.close()
+                except RuntimeError:
+                    if threading.main_thread().is_alive():  # the limit of threads
+                        caller.close()
+                    else:  # the interpreter ends
+                        self._greet(caller)
 
     def _greet(self, caller: socket.socket) -> None:
         try:

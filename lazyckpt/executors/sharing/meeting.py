@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.sharing.door import Countdown, Door, begin, hang_up
 from lazyckpt.executors.sharing.link import Nodes, Reach, Role, role_of
-from lazyckpt.executors.sharing.mesh import Mesh
+from lazyckpt.executors.sharing.mesh import BEAT, Mesh
 from lazyckpt.executors.sharing.wire import ours, prove, read_json, send_json
 
 _TICK = 0.25  # seconds between two looks whether this rank still wants to join
@@ -71,8 +72,8 @@ class _Joining:
         self._in_use = set[socket.socket]()  # by the thread that calls others, which closes them
         self._door: Door | None = None
         self._answer: dict[str, Any] = {}
-        self._called: int | None = None  # the rank that is called
         self._peers: dict[int, socket.socket] = {}
+        self._lost: dict[int, str] = {}  # peers that can't be reached, and why
         self._error: Exception | None = None
         self._is_over = False
         begin(self._come)
@@ -98,16 +99,16 @@ class _Joining:
                 if not late.left():
                     raise
 
-        try:
-            self._wait_for(lambda: len(self._peers) == len(peers), look_late, timeout)
-        except (ConnectionError, TimeoutError) as error:
-            missing = [each for each in peers if each not in self._peers]
-            missing = missing if self._called is None else [self._called]
-            text = f"shared: {ranks(missing)} came, but can't be reached: {error}"
-            raise RankMissing(text, missing) from error
+        def is_known() -> bool:
+            return len(self._peers) + len(self._lost) == len(peers)
+
+        with suppress(TimeoutError):  # early enough that connected peers don't miss this rank too
+            self._wait_for(is_known, look_late, timeout - BEAT)
         with self._changed:
             found, self._peers = self._peers, {}
-        return Mesh(rank, role.makers, Reach(*self._answer["reach"]), found)
+            lost = {each: _unreached("timed out") for each in peers if each not in found}
+        reach = Reach(*self._answer["reach"])
+        return Mesh(rank, role.makers, reach, found, {**lost, **self._lost})
 
     def _wait_for(
         self, happens: Callable[[], bool], look: Callable[[], None], seconds: float
@@ -161,13 +162,18 @@ class _Joining:
                 sock.close()
 
     def _call_others(self, addresses: list[list[Any]]) -> None:
-        rank, role = self._meeting.rank, self._meeting.role
-        for self._called in [each for each in role.peers(rank) if each < rank]:
-            host, port = addresses[self._called]
-            peer = self._connected((host, port))
-            send_json(peer, rank)
-            self._enter(peer, self._called)
-        self._called = None
+        here, role = self._meeting.rank, self._meeting.role
+        for rank in [each for each in role.peers(here) if each < here]:
+            host, port = addresses[rank]
+            try:
+                peer = self._connected((host, port))
+                send_json(peer, here)
+            except OSError as error:
+                with self._changed:
+                    self._lost[rank] = _unreached(error)
+                    self._changed.notify_all()
+            else:
+                self._enter(peer, rank)
 
     def _connected(self, address: tuple[str, int]) -> socket.socket:
         """Return a proved connection to an address."""
@@ -197,6 +203,10 @@ class _Joining:
                 self._changed.notify_all()
                 return
         peer.close()
+
+
+def _unreached(why: object) -> str:
+    return f"came, but can't be reached: {why}"
 
 
 def ranks(numbers: list[int]) -> str:

@@ -18,8 +18,8 @@ from lazyckpt.executors.sharing.link import Leave, Reach, Receive
 
 _SIZE = struct.Struct("=Q")
 _ALIVE, _LEAVES = 0, (1 << 64) - 1  # in place of a size
-_BEAT = 1.0  # seconds between two messages that this rank is alive
-LEAST_PATIENCE = 2 * _BEAT  # seconds to wait for one
+BEAT = 1.0  # seconds between two messages that this rank is alive
+LEAST_PATIENCE = 2 * BEAT  # seconds to wait for one
 _LINGER = 2.0  # seconds without progress after which a rank that closes sends no more
 _PARTS = 64  # of messages, to send in one call
 _AT_ONCE = 1 << 20  # bytes to read from one rank before others have their turn
@@ -92,14 +92,32 @@ class Mesh:
         makers: Sequence[int],
         reach: Reach,
         sockets: Mapping[int, socket.socket],
+        lost: Mapping[int, str] = {},
     ) -> None:
-        self.rank, self.makers, self.reach = rank, makers, reach
+        """Take connections over.
+
+        Args:
+            rank: The number of this rank.
+            makers: The ranks that do the common tasks.
+            reach: The least reach of all ranks.
+            sockets: The connections, by rank.
+            lost: The peers that can't be reached, and why.
+        """
+        self.rank, self.makers, self.reach, self._lost = rank, makers, reach, lost
         self._peers = {each: _Peer(sock) for each, sock in sockets.items()}
+        for each in lost:
+            self._peers[each] = _Peer(socket.socket())
+            self._peers[each].has_left = True
+            self._peers[each].sock.close()
         self._lock = threading.Lock()  # of the outboxes
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         self._selector = selectors.DefaultSelector()
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
+        for each, sock in sockets.items():
+            self._selector.register(sock, selectors.EVENT_READ, each)
+        self._is_running = False
         self._ends: float | None = None  # when this closes, whatever is left
         self._sent = 0  # bytes, to all
         self._looked = monotonic()  # when the thread last looked for messages
@@ -109,9 +127,6 @@ class Mesh:
 
     def open(self, receive: Receive, leave: Leave) -> None:
         self._receive, self._leave = receive, leave
-        self._selector.register(self._woken, selectors.EVENT_READ, None)
-        for rank, peer in self._peers.items():
-            self._selector.register(peer.sock, selectors.EVENT_READ, rank)
         self._thread = threading.Thread(target=self._run, name="lazyckpt-link", daemon=True)
         self._thread.start()
 
@@ -139,34 +154,39 @@ class Mesh:
             self._awake()
 
     def silence(self, rank: int) -> float:
-        return min(monotonic(), self._looked + _BEAT) - self._peers[rank].heard
+        return min(monotonic(), self._looked + BEAT) - self._peers[rank].heard
 
     def close(self) -> None:
-        if self._thread is None:  # the others are connected, and will be told
-            self.open(lambda *_: None, lambda *_: None)
-        assert self._thread is not None
         with self._lock:
             if self._ends is None:
                 self._ends = monotonic() + _LINGER
                 for peer in self._peers.values():
                     peer.put(_LEAVES)
         self._awake()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        self._run()  # if no thread does, as this was never opened, or the interpreter ends
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
 
     def _awake(self) -> None:
         with suppress(OSError):  # full, so that it wakes anyway; or closed
             self._wake.send(b"\0")
 
     def _run(self) -> None:
+        with self._lock:
+            if self._is_running:
+                return
+            self._is_running = True
+        for rank, why in self._lost.items() if self._ends is None else ():
+            self._leave(rank, why)
         next_beat = monotonic()
         while self._goes_on():
-            if (now := monotonic()) - self._looked > 2 * _BEAT:  # stopped, it could hear nobody
+            if (now := monotonic()) - self._looked > 2 * BEAT:  # stopped, it could hear nobody
                 for peer in self._peers.values():
-                    peer.heard += now - self._looked - _BEAT
+                    peer.heard += now - self._looked - BEAT
             self._looked = now
             if now >= next_beat:
-                next_beat = now + _BEAT
+                next_beat = now + BEAT
                 self._say_alive()
             for rank, peer in self._peers.items():
                 self._send(rank, peer)

@@ -28,7 +28,7 @@ from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard, fetc
 from lazyckpt.executors.sharing.link import Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES, key_of, opened_apart, packed_apart
 from lazyckpt.executors.sharing.payloads import Payloads
-from lazyckpt.executors.sharing.pool import SharedPool
+from lazyckpt.executors.sharing.pool import SharedPool, uninterrupted
 from lazyckpt.executors.sharing.tee import Tee
 from lazyckpt.failures.skip_log import SkipLog
 from lazyckpt.failures.skipping import apart, skip_log_of
@@ -194,19 +194,21 @@ class LeadingPool(SharedPool):
 
     def stop(self) -> None:
         tee, are_done = self._tee, self._are_done
-        if tee is not None and are_done is not None:
-            tee.leave(self._meeting.rank)
-            are_done.wait(_PATIENCE)  # so that none of them has to read its last items itself
-        super().stop()
+        try:
+            if tee is not None and are_done is not None:
+                tee.leave(self._meeting.rank)
+                are_done.wait(_PATIENCE)  # so that none of them has to read its last items itself
+        finally:  # also after an error of a signal handler
+            super().stop()
 
-    def _hang_up(self) -> None:
+    def _say_goodbye(self) -> None:
         tee, self._tee, self._are_done = self._tee, None, None
         if tee is not None:
             tee.close(TaskLost())
         followers, self._followers = self._followers, {}
         for requests in followers.values():
             requests.put(None)
-        super()._hang_up()
+        super()._say_goodbye()
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:
         if rank in link.makers:
@@ -323,6 +325,9 @@ class FollowingPool(QueuedPool):
             self._asked.clear()
 
     def _hang_up(self) -> None:
+        uninterrupted(self._say_goodbye)
+
+    def _say_goodbye(self) -> None:
         with self._closing:  # who comes later waits too, so that no process ends before
             with self._lock:
                 link, self._link = self._link, None

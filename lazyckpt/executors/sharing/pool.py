@@ -164,6 +164,9 @@ class SharedPool(QueuedPool):
         """Prepare for the messages of an opening."""
 
     def _hang_up(self) -> None:
+        uninterrupted(self._say_goodbye)
+
+    def _say_goodbye(self) -> None:
         with self._closing:  # who comes later waits too, so that no process ends before
             with self._lock:
                 link, self._link = self._link, None
@@ -406,13 +409,29 @@ class SharedPool(QueuedPool):
             except RuntimeError:  # the interpreter ends, or the limit of threads
                 pool.stop()
         for thread in threads:
-            if thread is not threading.current_thread():
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(_PATIENCE)
 
     def forget(self) -> None:
         super().forget()
         self._link, self.payloads, self._threads = None, None, []
         self._lock, self._closing = threading.RLock(), threading.RLock()
+
+
+def uninterrupted(work: Callable[[], None]) -> None:
+    """Call a function to its end, even if a signal handler raises an error meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        work()
+        return
+    thread = threading.Thread(target=work, name="lazyckpt-goodbye", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        if thread.ident is not None:  # it is of a signal handler
+            raise
+        work()  # the interpreter ends, or the limit of threads
+    else:
+        thread.join()
 
 
 def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:

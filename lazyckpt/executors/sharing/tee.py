@@ -154,7 +154,7 @@ class Tee:
         """Wait for a rank no longer."""
         with self._changed:
             self._done.pop(rank, None)
-            self._changed.notify_all()
+            self._forget_done()
 
     def close(self, error: BaseException) -> None:
         """End all flows, with an error."""
@@ -177,9 +177,7 @@ class Tee:
                     f"shared: rank {rank} reads from {position}, and other ranks of its node from "
                     f"{stream.begin}: all ranks open the same pipelines, and begin anew together"
                 )
-            for old in [each for each in self._streams if each < min(self._done.values())]:
-                del self._streams[old]
-            self._changed.notify_all()
+            self._forget_done()
             return stream
 
     def _flow(self, rank: int, skip_log: SkipLog | None, position: Position) -> Flow[Any]:
@@ -214,14 +212,14 @@ class Tee:
             held = stream.held[begin : begin + count]
             found, own = len(held), [each.item for each in held[index : index + 1]]
             stream.reached[rank] = given + found
+            if found < count and rank in self._done:
+                self._done[rank] = stream.number + 1
+                self._forget_done()
             if found < count and stream.failure is not None:
                 error = stream.failure.error
                 raise TaskLost if isinstance(error, TaskLost) else stream.failure
             if found < count and stream.end is not None:
                 held.append(stream.end)
-                if rank in self._done:
-                    self._done[rank] = stream.number + 1
-                self._changed.notify_all()
         if log is not None and self._skip_log is not None:
             for each in held:
                 if each.skipped.spans:
@@ -277,6 +275,12 @@ class Tee:
     def _left(self, stream: _Stream) -> list[int]:
         """Return the ranks that still need items of a stream."""
         return [each for each, done in self._done.items() if done <= stream.number]
+
+    def _forget_done(self) -> None:
+        """Forget the streams that no rank needs, with their errors, whose frames hold runs."""
+        for number in [each for each in self._streams if not self._left(self._streams[each])]:
+            del self._streams[number]
+        self._changed.notify_all()
 
     def _drop(self, stream: _Stream) -> None:
         """Drop the items that all ranks have passed."""

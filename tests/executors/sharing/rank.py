@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -62,8 +63,10 @@ def main(
                     if does == "closes":  # files in turn, as the system does as a process dies
                         os.closerange(3, 1024)
                         time.sleep(1.5)  # in which its reader, if that errs, says goodbye
-                    if does == "forks" and not os.fork():
-                        time.sleep(LONG)
+                    if does == "forks":
+                        warnings.simplefilter("ignore")  # of Python 3.12: there are threads
+                        if not os.fork():
+                            time.sleep(LONG)
                     os.kill(os.getpid(), getattr(signal, end))
                 time.sleep(pace if step else max(pace, busy))
     except Exception as error:
@@ -79,6 +82,11 @@ if __name__ == "__main__":
             begun = threading.Event()
             threading.Thread(target=main, kwargs={**told, "begun": begun}).start()
             begun.wait()
+        case "ending":  # before it is connected to others
+            threading.Thread(target=main, kwargs=told).start()
+            while not any(each.name == "lazyckpt-meeting" for each in threading.enumerate()):
+                time.sleep(0.01)
+            time.sleep(0.5)
         case "child":
             child = multiprocessing.get_context("fork").Process(target=main, kwargs=told)
             child.start()

@@ -1,0 +1,131 @@
+"""Ranks that leave, fail or can't be reached at awkward moments."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import threading
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.executors.sharing.executor import shared
+from lazyckpt.executors.sharing.meeting import SocketMeeting
+from lazyckpt.executors.sharing.wire import prove, send_json
+from tests.executors.sharing.rank import SECRET
+from tests.executors.sharing.ranks import on_ranks, place
+from tests.executors.sharing.test_meeting import REACH, TOLD
+from tests.executors.sharing.test_sockets import is_any, job
+from tests.helpers import until
+
+
+def executor(port: int, rank: int, nodes: tuple[tuple[int, ...], ...] = ()) -> lz.Executor:
+    meeting = SocketMeeting("127.0.0.1", port, SECRET, rank, 2, 30.0, nodes)
+    return shared(executor, lz.threads(1), meeting, {"chunk_size": 4, "timeout": 30.0})
+
+
+class Slow:
+    """An item that is slow to pickle."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.large = n, bytes(1_000)
+
+    def __reduce__(self) -> Any:
+        time.sleep(0.05)
+        return Slow, (self.n,)
+
+
+def slow_ones(rank: int) -> lz.Pipeline[Slow]:
+    items = lz.source(range(40)) | lz.map(Slow) | lz.filter(is_any)
+    return items | lz.shard(num_shards=2, index=rank)
+
+
+def test_an_error_of_a_signal_handler_while_a_rank_leaves_is_no_loss() -> None:
+    """It sends what it holds nevertheless, and says that it leaves."""
+
+    class Boom(Exception):
+        pass
+
+    def boom(*_: object) -> None:
+        raise Boom
+
+    before = signal.signal(signal.SIGUSR1, boom)
+    try:
+        with place() as found:
+            items = list[int]()
+
+            def read() -> None:
+                with lz.run(slow_ones(0), executor=executor(found.port, 0)) as run:
+                    items.extend(item.n for item in run)
+
+            other = threading.Thread(target=read)
+            other.start()
+            run = lz.run(slow_ones(1), executor=executor(found.port, 1))
+            next(run)
+            threading.Timer(0.05, partial(os.kill, os.getpid(), signal.SIGUSR1)).start()
+            with pytest.raises(Boom):
+                run.close()
+            run.close()
+            other.join(30)
+            assert items == [*range(0, 40, 2)]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def failing(n: int) -> int:
+    if n == 30:
+        raise ValueError(n)
+    return n
+
+
+@pytest.mark.parametrize("nodes", [(), ((0, 1),)])
+def test_runs_that_failed_and_are_dropped_end(nodes: tuple[tuple[int, ...], ...]) -> None:
+    with place() as found:
+
+        def work(rank: int) -> None:
+            items = lz.source(range(90)) | lz.map(failing) | lz.filter(is_any)
+            own = items | lz.shard(num_shards=2, index=rank)
+            run = lz.run(own, executor=executor(found.port, rank, nodes))
+            with pytest.raises(ValueError, match="30"):
+                list(run)
+
+        assert on_ranks(2, work) == [None, None]
+        gc.collect()
+        ours = ("lazyckpt-link", "lazyckpt-shared", "lazyckpt-follower")
+        until(lambda: not [t for t in threading.enumerate() if t.name.startswith(ours)])
+
+
+def test_a_rank_that_can_not_be_reached_is_not_mistaken_for_one_that_misses_it() -> None:
+    """Who misses it stays connected to the others, and can name it."""
+    nodes = ((0, 1, 2),)
+    with place() as found, socket.create_connection(("127.0.0.1", found.port)) as caller:
+        prove(caller, SECRET, calls=True)
+        told = {"rank": 1, "size": 3, "told": TOLD, "reach": REACH, "address": None}
+        send_json(caller, told)  # it comes, and never connects
+        left: dict[int, list[tuple[int, str]]] = {0: [], 2: []}
+
+        def work(number: int) -> Any:
+            rank = 2 * number
+            meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 3, 3.0, nodes)
+            link = meeting.join(TOLD, REACH, lambda: None)
+            link.open(lambda rank, message: None, lambda *gone: left[rank].append(gone))
+            return link
+
+        links = on_ranks(2, work)
+        until(lambda: left[0])
+        assert [(rank, why.partition(":")[0]) for rank, why in left[0]] == [
+            (1, "came, but can't be reached")
+        ]
+        assert left[2] == []
+        on_ranks(2, lambda number: links[number].close())
+
+
+def test_a_rank_whose_program_ends_while_ranks_come_is_no_loss() -> None:
+    found = job(3, steps=[20] * 3, where=["main", "ending", "main"], waits=[1.5, 0, 1.5])
+    assert [len(found[0]), len(found[2])] == [20, 20]
+    assert [each[-1][:2] for each in (found[0], found[2]) if len(each[-1]) > 2] == []
