@@ -13,7 +13,7 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.executors.sharing.wire import ours, prove, read_json
 
 _AGAIN = 0.25  # seconds until the next attempt, if too many files are open
-_STOPPED = 2.0  # seconds between two looks at the clock from which this process was stopped
+_STOPPED = 2.0  # seconds between two looks at the clock that show that this process was stopped
 
 
 class Door:

@@ -7,8 +7,9 @@ import json
 import os
 import socket
 import struct
+import threading
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from lazyckpt.errors import PipelineError
 
@@ -16,13 +17,19 @@ _SIZE = struct.Struct("=I")
 _NONCE = 32  # bytes
 _MOST = 1 << 24  # bytes of a message
 
-_ours: WeakSet[socket.socket] = WeakSet()
+# No WeakSet: the error of a signal handler would be lost in its callback.
+_ours: list[ref[socket.socket]] = []
+_lock = threading.RLock()
 
 
 def _close_copies() -> None:
     """Close what a forked child would keep open after the end of this process."""
-    for sock in [*_ours]:
-        sock.close()
+    global _lock
+    _lock = threading.RLock()
+    for each in _ours:
+        if (sock := each()) is not None:
+            sock.close()
+    _ours.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -31,7 +38,8 @@ if hasattr(os, "register_at_fork"):
 
 def ours(sock: socket.socket) -> socket.socket:
     """Return a socket of this process, which children that it forks don't share."""
-    _ours.add(sock)
+    with _lock:
+        _ours[:] = [*(each for each in _ours if each() is not None), ref(sock)]
     return sock
 
 
