@@ -240,6 +240,12 @@ def leaves_out(call: Call) -> bool:
     return call.combinator is sieve.combinator
 
 
+def stage_behind(call: Call) -> str:
+    """Return the stage of the user's, as text, before which such a stage skips items."""
+    found: str = call.arguments["judge"].stage
+    return found
+
+
 def _with_log(chain: Chain, skip_log: SkipLog) -> Chain:
     calls = []
     for call in chain.calls:

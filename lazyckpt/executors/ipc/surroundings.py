@@ -84,22 +84,33 @@ def surroundings(pickled: bytes) -> Surroundings:
     )
 
 
-_known: dict[Any, Any] = {}  # the specs of modules of the program, and the code of functions
+_files: dict[str, Any] = {}  # of modules of the program, as they were when first seen
+_known: dict[Any, Any] = {}  # the specs of these modules, and the code of functions
 
 
 def were_reloaded() -> bool:
     """Return whether a module of the program has changed since the last call.
 
     `importlib.reload` gives it a new `__spec__`; `%autoreload` of IPython may give its functions
-    new code instead. Modules and names that are new haven't changed.
+    new code instead, once its file has changed. Modules and names that are new haven't changed.
     """
     modules = _own_modules()
+    files = {name: _version(each.get("__file__")) for name, each in modules.items()}
+    new_or_edited = {name: modules[name] for name in files if files[name] != _files.get(name)}
+    _files.update({**files, **_files})
     found: dict[Any, Any] = {name: each.get("__spec__") for name, each in modules.items()}
-    if "IPython" in sys.modules:
-        found |= _code(modules)
+    found |= _code(new_or_edited)
     has_changed = any(_known[each] is not found[each] for each in _known.keys() & found.keys())
     _known.update(found)
     return has_changed
+
+
+def _version(file: Any) -> tuple[int, int] | None:
+    """Return what differs between two versions of a file; None if there is no file."""
+    with suppress(OSError, TypeError, ValueError):
+        found = os.stat(file)
+        return found.st_mtime_ns, found.st_size
+    return None
 
 
 # These have no loop in Python, as there may be thousands of modules, and many more names.

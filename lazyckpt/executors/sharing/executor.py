@@ -20,7 +20,7 @@ from lazyckpt.executors.session import Session
 from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard
 from lazyckpt.executors.sharing.link import Meeting
 from lazyckpt.executors.sharing.pool import SharedPool
-from lazyckpt.failures.skipping import apart, leaves_out, skip_log_of
+from lazyckpt.failures.skipping import apart, leaves_out, skip_log_of, stage_behind
 
 P = TypeVar("P", bound=WorkerPool)
 
@@ -113,7 +113,7 @@ def check_dealt(chain: Chain, name: str, other: str) -> None:
     if (parting := chain.own_rank) is not None:
         stage = chain.partings[-1][0]
         skips = leaves_out(stage)
-        shown = f"items are skipped before {stage.arguments['judge'].stage}" if skips else stage
+        shown = f"items are skipped before {stage_behind(stage)}" if skips else repr(stage)
         raise PipelineError(
             f"{name}: ranks have positions of their own after {shown}, as the states of "
             f"{parting} and of others differ; put {'what may fail' if skips else 'it'} before shard"

@@ -93,10 +93,11 @@ class _Joining:
         peers, late = role.peers(rank), Countdown(_GOODBYE)
 
         def look_late() -> None:
+            left = late.left()
             try:
                 look()
             except Exception:  # this rank leaves; the others count on it already
-                if not late.left():
+                if not left:
                     raise
 
         def is_known() -> bool:
@@ -207,8 +208,3 @@ class _Joining:
 
 def _unreached(why: object) -> str:
     return f"came, but can't be reached: {why}"
-
-
-def ranks(numbers: list[int]) -> str:
-    """Return words for some ranks: `rank 1`, `ranks 1, 2`."""
-    return f"rank{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"

@@ -13,7 +13,6 @@ from weakref import finalize
 from lazyckpt.core.content import dumps
 from lazyckpt.executors.sharing.door import Countdown, Door
 from lazyckpt.executors.sharing.link import least
-from lazyckpt.executors.sharing.meeting import ranks
 from lazyckpt.executors.sharing.wire import send_json
 
 _SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
@@ -161,12 +160,12 @@ class MeetingPlace:
         missing = sorted({*range(gathering.size)} - {*there})
         elsewhere = {each for other in self._gatherings.values() for each in other.ranks}
         text = (
-            f"shared: within {self._timeout:g} s {ranks(missing)} did not come to where "
-            f"{ranks(there)} {_are(there)}: all ranks open the same pipelines, and begin anew "
+            f"shared: within {self._timeout:g} s {_ranks(missing)} did not come to where "
+            f"{_ranks(there)} {_are(there)}: all ranks open the same pipelines, and begin anew "
             "together"
         )
         if known := sorted(elsewhere & {*missing}):
-            text += f" ({ranks(known)} {_are(known)} at another pipeline or position)"
+            text += f" ({_ranks(known)} {_are(known)} at another pipeline or position)"
         return {"error": text, "missing": missing}
 
 
@@ -183,6 +182,10 @@ def _differing(one: _Gathering, other: _Gathering) -> str:
         f"{shown}; make settings and data equal, and the functions before shard with the values "
         "bound to them"
     )
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _are(ranks: list[int]) -> str:

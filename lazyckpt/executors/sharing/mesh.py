@@ -83,6 +83,14 @@ class _Peer:
         return size if body is None else body
 
 
+def _lost_peer() -> _Peer:
+    """Return a peer in place of one that can't be reached."""
+    with socket.socket() as sock:
+        found = _Peer(sock)
+    found.has_left = True
+    return found
+
+
 class Mesh:
     """Sockets between this rank and each of its peers."""
 
@@ -105,10 +113,7 @@ class Mesh:
         """
         self.rank, self.makers, self.reach, self._lost = rank, makers, reach, lost
         self._peers = {each: _Peer(sock) for each, sock in sockets.items()}
-        for each in lost:
-            self._peers[each] = _Peer(socket.socket())
-            self._peers[each].has_left = True
-            self._peers[each].sock.close()
+        self._peers |= {each: _lost_peer() for each in lost}
         self._lock = threading.Lock()  # of the outboxes
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
@@ -177,8 +182,9 @@ class Mesh:
             if self._is_running:
                 return
             self._is_running = True
-        for rank, why in self._lost.items() if self._ends is None else ():
-            self._leave(rank, why)
+        if self._ends is None:
+            for rank, why in self._lost.items():
+                self._leave(rank, why)
         next_beat = monotonic()
         while self._goes_on():
             if (now := monotonic()) - self._looked > 2 * BEAT:  # stopped, it could hear nobody

@@ -18,9 +18,9 @@ from typing import Any
 import lazyckpt as lz
 from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.meeting import SocketMeeting
+from tests.helpers import until
 
 SECRET = b"known to all ranks"
-LONG = 300  # seconds: until it is killed
 
 
 def tokens(n: int, kills: int = -1) -> list[int]:
@@ -66,7 +66,7 @@ def main(
                     if does == "forks":
                         warnings.simplefilter("ignore")  # of Python 3.12: there are threads
                         if not os.fork():
-                            time.sleep(LONG)
+                            signal.pause()  # until it is killed
                     os.kill(os.getpid(), getattr(signal, end))
                 time.sleep(pace if step else max(pace, busy))
     except Exception as error:
@@ -84,9 +84,8 @@ if __name__ == "__main__":
             begun.wait()
         case "ending":  # before it is connected to others
             threading.Thread(target=main, kwargs=told).start()
-            while not any(each.name == "lazyckpt-meeting" for each in threading.enumerate()):
-                time.sleep(0.01)
-            time.sleep(0.5)
+            names = ["lazyckpt-meeting"] * 2  # of threads: it waits for others, and listens
+            until(lambda: [t.name for t in threading.enumerate() if t.name in names] == names)
         case "child":
             child = multiprocessing.get_context("fork").Process(target=main, kwargs=told)
             child.start()

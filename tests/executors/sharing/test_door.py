@@ -49,7 +49,7 @@ def test_the_time_while_ranks_that_meet_are_stopped_is_none() -> None:
         assert process.stdout.readline() == "waits\n"
         time.sleep(0.5)  # in which the first rank comes
         process.send_signal(signal.SIGSTOP)
-        time.sleep(4)
+        time.sleep(4)  # longer than the ranks and the place have
         process.send_signal(signal.SIGCONT)
         time.sleep(0.5)  # in which the place looks at the clock
         process.stdin.write("\n")

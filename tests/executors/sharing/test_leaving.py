@@ -45,7 +45,10 @@ def slow_ones(rank: int) -> lz.Pipeline[Slow]:
     return items | lz.shard(num_shards=2, index=rank)
 
 
-def test_an_error_of_a_signal_handler_while_a_rank_leaves_is_no_loss() -> None:
+@pytest.mark.parametrize(("leaver", "nodes"), [(1, ()), (0, ((0, 1),))])
+def test_an_error_of_a_signal_handler_while_a_rank_leaves_is_no_loss(
+    leaver: int, nodes: tuple[tuple[int, ...], ...]
+) -> None:
     """It sends what it holds nevertheless, and says that it leaves."""
 
     class Boom(Exception):
@@ -57,22 +60,24 @@ def test_an_error_of_a_signal_handler_while_a_rank_leaves_is_no_loss() -> None:
     before = signal.signal(signal.SIGUSR1, boom)
     try:
         with place() as found:
-            items = list[int]()
+            items, reader = list[int](), 1 - leaver
 
             def read() -> None:
-                with lz.run(slow_ones(0), executor=executor(found.port, 0)) as run:
+                own = executor(found.port, reader, nodes)
+                with lz.run(slow_ones(reader), executor=own) as run:
                     items.extend(item.n for item in run)
 
             other = threading.Thread(target=read)
             other.start()
-            run = lz.run(slow_ones(1), executor=executor(found.port, 1))
+            run = lz.run(slow_ones(leaver), executor=executor(found.port, leaver, nodes))
             next(run)
             threading.Timer(0.05, partial(os.kill, os.getpid(), signal.SIGUSR1)).start()
             with pytest.raises(Boom):
                 run.close()
-            run.close()
             other.join(30)
-            assert items == [*range(0, 40, 2)]
+            assert items == [*range(reader, 40, 2)]
+            until(lambda: not [t for t in threading.enumerate() if t.name == "lazyckpt-link"])
+            run.close()
     finally:
         signal.signal(signal.SIGUSR1, before)
 

@@ -257,6 +257,11 @@ class Tired(Exception):
     pass
 
 
+def tired_once(it_is: threading.Event) -> None:
+    if it_is.is_set():
+        raise Tired
+
+
 def wait_a_moment(port: int, rank: int) -> None:
     """Come as a rank, and wait no longer after a look or two."""
 
@@ -345,17 +350,13 @@ def test_who_leaves_while_ranks_connect_is_no_loss() -> None:
     with place() as found, ExitStack() as stack:
         has_met = threading.Event()
 
-        def look() -> None:
-            if has_met.is_set():
-                raise Tired
-
         rank = SocketMeeting("127.0.0.1", found.port, SECRET, 0, 2, 30.0)
         pool = stack.enter_context(ThreadPoolExecutor(1))
-        joining = pool.submit(rank.join, TOLD, REACH, look)
+        joining = pool.submit(rank.join, TOLD, REACH, partial(tired_once, has_met))
         caller = stack.enter_context(socket.create_connection(("127.0.0.1", found.port)))
         host, port = met(caller, 1)[0]
         has_met.set()
-        time.sleep(0.5)
+        time.sleep(0.5)  # in which it looks, and doesn't give up
         peer = stack.enter_context(socket.create_connection((host, port)))
         prove(peer, SECRET, calls=True)
         send_json(peer, 1)
@@ -377,12 +378,8 @@ def test_who_leaves_does_not_wait_for_a_rank_that_says_nothing() -> None:
     ):
         has_met = threading.Event()
 
-        def look() -> None:
-            if has_met.is_set():
-                raise Tired
-
         rank = SocketMeeting("127.0.0.1", found.port, SECRET, 1, 2, 30.0)
-        joining = pool.submit(rank.join, TOLD, REACH, look)
+        joining = pool.submit(rank.join, TOLD, REACH, partial(tired_once, has_met))
         met(caller, 0, silent.getsockname())
         has_met.set()
         with pytest.raises(Tired):
@@ -400,7 +397,7 @@ def test_a_rank_that_left_is_not_lost_to_one_that_finds_out_later() -> None:
     leaving.close()  # in vain it waits for the other
     for _ in range(2):
         link.send(1, b"after")
-        time.sleep(0.1)
+        time.sleep(0.1)  # in which the answer comes that nobody listens
     link.open(lambda rank, message: None, lambda rank, why: found.append(why))
     until(lambda: found)
     link.close()
