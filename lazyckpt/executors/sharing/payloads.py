@@ -215,7 +215,11 @@ class Payloads:
     # A rank that makes items.
 
     def keep(self, found: Outcome, stays: Callable[[Any], Any]) -> Outcome:
-        """Keep the items of an outcome, unless they are small, and return what travels."""
+        """Keep the items of an outcome, unless they are small, and return what travels.
+
+        Raises:
+            TaskLost: This rank leaves, and the others make the outcome again.
+        """
         if len(self._link.makers) == 1 or found.item_bytes <= SMALL_BYTES or not found.items:
             return found
         try:
@@ -224,6 +228,8 @@ class Payloads:
         except Exception:  # raised again by the stage that needs their lengths
             return found
         with self._lock:
+            if self.is_closed:  # what this rank keeps is sent already
+                raise TaskLost
             number = next(self._numbers)
             self._kept[number] = _Kept(items, {*self._link.makers} - self._gone.keys())
         nbytes, told = int(found.item_bytes), lengths.tobytes()

@@ -360,10 +360,11 @@ class SharedPool(QueuedPool):
             if job.key is None:
                 job.pending.came.put(found)
             elif (link := job.link) is not None:
-                found = self._kept(link, job.handler, found)
-                if len(link.makers) > 1:
-                    link.post(packed(job.key, found))
-                self._deliver(link, job.key, found)
+                with suppress(TaskLost):  # as the opening is over
+                    found = self._kept(link, job.handler, found)
+                    if len(link.makers) > 1:
+                        link.post(packed(job.key, found))
+                    self._deliver(link, job.key, found)
             del job, found
 
     def _kept(self, link: Link, handler: int, found: Outcome | Loss) -> Outcome | Loss:
@@ -371,8 +372,10 @@ class SharedPool(QueuedPool):
         with self._lock:
             payloads = self.payloads if link is self._link else None
         stays = self.stays[handler] if self.stays else None
-        if payloads is None or stays is None or isinstance(found, Loss):
+        if stays is None or isinstance(found, Loss):
             return found
+        if payloads is None:
+            raise TaskLost
         return payloads.keep(found, stays)
 
     # The workers.

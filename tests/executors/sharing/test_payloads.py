@@ -352,6 +352,19 @@ def test_items_that_can_not_be_pickled_are_an_error_of_the_rank_that_needs_one()
     assert second == [*range(1, 200, 2)]
 
 
+def test_items_that_are_made_as_their_rank_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other makes them again, and sees no error of one that can't be pickled."""
+    keep = Payloads.keep
+
+    def late(payloads: Payloads, *outcome: Any) -> Outcome:
+        time.sleep(0.003)
+        return keep(payloads, *outcome)
+
+    monkeypatch.setattr(Payloads, "keep", late)
+    for _ in range(8):
+        test_items_that_can_not_be_pickled_are_an_error_of_the_rank_that_needs_one()
+
+
 def test_no_thread_is_left_wherever_an_item_is_late() -> None:
     """As the fixture checks. Threads end and start again while others submit tasks, or stop."""
     for _ in range(40):

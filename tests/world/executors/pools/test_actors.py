@@ -32,6 +32,7 @@ def _ray() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about future versions
             ray.init(
+                "local",  # never a cluster of other tests
                 num_cpus=2,
                 include_dashboard=False,
                 object_store_memory=100 << 20,
