@@ -229,7 +229,7 @@ def skip_log_of(chain: Chain) -> SkipLog | None:
 
 def apart(calls: tuple[Call, ...]) -> tuple[tuple[Call, ...], SkipLog | None]:
     """Return stages with a log of their own, if they were made by `skipping`."""
-    if not any(map(leaves_out, calls)):
+    if skip_log_of(Chain(calls)) is None:  # also of joined pipelines
         return calls, None
     skip_log = SkipLog()
     return _with_log(Chain(calls), skip_log).calls, skip_log

@@ -17,10 +17,10 @@ Nodes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Reach(NamedTuple):
-    """How far a rank reads ahead for its own tasks: with so many workers and such a buffer.
+    """How far a rank reads ahead: with so many workers and such a buffer.
 
     All ranks take the least of all, so that none waits for an item that a different rank, which
-    waits for it in turn, will not reach before.
+    waits for it in turn, will not reach before, and none makes one that another never asks for.
     """
 
     workers: int

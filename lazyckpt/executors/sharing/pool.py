@@ -103,6 +103,7 @@ class SharedPool(QueuedPool):
         self.retries, self.chunk_size, self.in_transit = inner.retries, chunk_size, inner.in_transit
         self.is_external = inner.is_external
         self._pools, self._handlers = pools, handlers
+        self._own_reach = Reach(len(pools), inner.buffer_size)
         self._meeting, self._patience = meeting, timeout
         self._lock = threading.RLock()
         self._closing = threading.RLock()
@@ -130,10 +131,10 @@ class SharedPool(QueuedPool):
         self._ensure_started()
         self._hang_up()
         self._end_drivers()
-        reach = Reach(len(self._pools), self.buffer_size)
-        link = join(self, self._meeting, told, reach, self._use)
+        link = join(self, self._meeting, told, self._own_reach, self._use)
         self.reach = link.reach
-        self.workers = len(self._pools) * len(link.makers)  # so many tasks are under way in all
+        self.workers = link.reach.workers * len(link.makers)  # so many tasks are under way in all
+        self.buffer_size = link.reach.buffer_size
         self._prepare(link)
         link.open(partial(self._receive, link), partial(self._leave, link))
         if self.reader is not None and not self.is_stopped:
@@ -359,13 +360,22 @@ class SharedPool(QueuedPool):
                     found = _outcome_of(pool, job)
             if job.key is None:
                 job.pending.came.put(found)
-            elif (link := job.link) is not None:
+            elif job.link is not None:
                 with suppress(TaskLost):  # as the opening is over
-                    found = self._kept(link, job.handler, found)
-                    if len(link.makers) > 1:
-                        link.post(packed(job.key, found))
-                    self._deliver(link, job.key, found)
+                    self._hand_out(job.link, job.key, self._kept(job.link, job.handler, found))
             del job, found
+
+    def _hand_out(self, link: Link, key: bytes, found: Outcome | Loss) -> None:
+        """Post an outcome that this rank has made, and take it as the others do.
+
+        So an item that can't travel is the same error on all ranks.
+        """
+        if len(link.makers) == 1:
+            self._deliver(link, key, found)
+        else:
+            message = packed(key, found)
+            link.post(message)
+            self._deliver(link, key, memoryview(message))
 
     def _kept(self, link: Link, handler: int, found: Outcome | Loss) -> Outcome | Loss:
         """Return an outcome as it travels: its items may stay here."""

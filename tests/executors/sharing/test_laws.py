@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import Counter
@@ -223,28 +222,6 @@ def test_a_stream_that_is_begun_again_and_again() -> None:
     documents = lz.source(range(400)) | lz.map(tokens) | lz.filter(is_kept)
     pipeline, hub = documents | lz.take(7) | lz.repeat(), Hub(2)
     assert equal(together(pipeline, hub, 60), alone(pipeline, 2, 60))
-
-
-def test_failures_by_chance_are_the_same_on_all_ranks() -> None:
-    """Items that are left out are so on each, and no row comes twice."""
-    chance, seen = random.Random(0), Counter[int]()
-
-    def fails(n: int) -> list[int]:
-        seen[n] += 1
-        if chance.random() < 0.2:
-            raise ValueError(n)
-        return [n] * 8
-
-    documents = lz.source(range(400)) | lz.map(fails) | lz.filter(bool)
-    pipeline = documents | lz.pack_first_fit(16, num_bins=4)
-    found = together(pipeline, Hub(4), 8, on_error="skip")
-    for step in range(8):
-        states = {rank[step][1] for rank in found}
-        assert len(states) == 1
-    assert '"skipped"' in states.pop()
-    rows = [tuple(row["tokens"].tolist()) for rank in found for batch, _ in rank for row in batch]
-    assert len(set(rows)) == len(rows) == 64
-    assert all(count == 1 for n, count in seen.items() if n < 150)
 
 
 def test_an_error_comes_at_the_same_place_on_all_and_again() -> None:

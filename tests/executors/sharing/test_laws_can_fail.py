@@ -18,6 +18,7 @@ from lazyckpt.executors.sharing.tee import Tee
 from lazyckpt.failures.notes import Failure
 from tests.executors.sharing import test_laws as laws
 from tests.executors.sharing import test_payloads as payloads
+from tests.executors.sharing import test_skipped as skipped
 from tests.executors.sharing.ranks import Hub
 from tests.helpers import until
 
@@ -50,7 +51,9 @@ LAWS: dict[str, Callable[[], None]] = {
         "differ",
     ),
     "errors": laws.test_an_error_comes_at_the_same_place_on_all_and_again,
-    "skips": laws.test_failures_by_chance_are_the_same_on_all_ranks,
+    "skips": partial(
+        skipped.test_failures_by_chance_are_the_same_on_all_ranks, skipped.JOINED["mix"], ()
+    ),
     "loss": partial(laws.test_the_loss_of_a_rank_is_an_error_that_names_it, 0, 1),
     "liveness": stays_in_step,
     "refusal": laws.test_what_can_not_be_shared_is_refused,

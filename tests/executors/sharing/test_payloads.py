@@ -154,6 +154,31 @@ def test_items_are_kept_until_all_ranks_have_passed_them(monkeypatch: pytest.Mon
     assert not kept
 
 
+@pytest.mark.parametrize("settings", [((1, 40), (1, 2)), ((4, 2), (1, 2))], ids=str)
+def test_no_item_is_made_that_another_rank_never_asks_for(settings: Any) -> None:
+    """Where a stream ends early, again and again, and one rank could read further than another."""
+    kept = weakref.WeakSet[Image]()
+
+    def image(n: int) -> Image:
+        kept.add(found := Image(n))
+        return found
+
+    images = lz.source(range(400)) | lz.map(image) | lz.filter(lambda each: each.pixels)
+    images |= lz.take(6) | lz.repeat()
+    hub, together_at = Hub(2), threading.Barrier(2)
+
+    def work(rank: int) -> int:
+        workers, buffer_size = settings[rank]
+        executor = shared_by(hub, rank, lz.threads(workers, buffer_size=buffer_size), 1)
+        own = images | lz.shard(num_shards=2, index=rank)
+        with lz.run(own, executor=executor) as run:
+            assert [each.number for each in islice(run, 240)] == [rank, rank + 2, rank + 4] * 80
+            together_at.wait(Hub.patience)
+            return len(kept)
+
+    assert max(on_ranks(2, work)) < 100
+
+
 @pytest.mark.parametrize("nodes", [(), ((0, 1), (2,))], ids=["a reader each", "a reader a node"])
 def test_ranks_that_wait_for_each_other_at_each_step(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
@@ -329,27 +354,58 @@ def test_errors_are_those_of_one_rank(overflow: Any, nodes: Nodes) -> None:
     assert equal(found, expected)
 
 
-def test_items_that_can_not_be_pickled_are_an_error_of_the_rank_that_needs_one() -> None:
-    def item(n: int) -> Any:
-        return [bytes(500), threading.Lock() if n == 50 else n]
+def refused(n: int) -> None:
+    raise ValueError(f"can't load {n}")
 
-    items = lz.source(range(200)) | lz.map(item) | lz.filter(len)
+
+class Unloadable:
+    """An item that can be pickled, but not unpickled."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __reduce__(self) -> Any:
+        return refused, (self.n,)
+
+
+def own_items_and_error(size: int, odd: Callable[[int], Any]) -> list[list[Any]]:
+    """What two ranks get of items of such a size, of which one is odd."""
+    items = lz.source(range(200)) | lz.map(lambda n: [bytes(size), odd(n) if n == 50 else n])
+    hub = Hub(2)
 
     def work(rank: int) -> Any:
-        own = items | lz.shard(num_shards=2, index=rank)
+        own = items | lz.filter(len) | lz.shard(num_shards=2, index=rank)
+        found = []
         with lz.run(own, executor=shared_by(hub, rank, lz.threads(2))) as run:
-            found = []
             try:
                 found.extend(each[1] for each in run)
-            except TypeError as error:
+            except (TypeError, ValueError) as error:
                 found.append(str(error))
-            return found
+        return found
 
-    hub = Hub(2)
-    first, second = on_ranks(2, work)
+    return on_ranks(2, work)
+
+
+@pytest.mark.parametrize(
+    ("size", "odd", "text", "is_of_one"),
+    [
+        (500, lambda n: threading.Lock(), "cannot pickle", True),
+        (500, Unloadable, "can't load 50", True),
+        (5, lambda n: threading.Lock(), "cannot pickle", False),
+        (5, Unloadable, "can't load 50", True),
+    ],
+)
+def test_an_item_that_can_not_travel_is_an_error(
+    size: int, odd: Callable[[int], Any], text: str, is_of_one: bool
+) -> None:
+    """Of the rank that needs it; of all ranks if its outcome can't be made into a message."""
+    first, second = own_items_and_error(size, odd)
     assert first[:-1] == [*range(0, 50, 2)]
-    assert "pickle" in first[-1]
-    assert second == [*range(1, 200, 2)]
+    assert text in first[-1]
+    if is_of_one:
+        assert second == [*range(1, 200, 2)]
+    else:
+        assert second == [*range(1, 50, 2), first[-1]]
 
 
 def test_items_that_are_made_as_their_rank_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +418,8 @@ def test_items_that_are_made_as_their_rank_leaves(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Payloads, "keep", late)
     for _ in range(8):
-        test_items_that_can_not_be_pickled_are_an_error_of_the_rank_that_needs_one()
+        _, second = own_items_and_error(500, lambda n: threading.Lock())
+        assert second == [*range(1, 200, 2)]
 
 
 def test_no_thread_is_left_wherever_an_item_is_late() -> None:
