@@ -84,12 +84,11 @@ class SampleScan(ContentScan):
         try:
             is_ended = end == size > 0 or (end < size and self._is_end(file, end, size))
         except Damaged:
-            if not end:
-                raise
             is_ended = False
-        if not (end or is_ended):
-            raise RecordError(f"{file.path}: it doesn't begin with a tar header")
-        if not (last or is_ended):  # no sample would report the cut
+        else:
+            if not (end or is_ended):
+                raise RecordError(f"{file.path}: it doesn't begin with a tar header")
+        if not (last or is_ended):  # no sample would report the damage
             yield 0
         yield end if is_ended else size  # the last sample may have had more members
 
