@@ -194,8 +194,9 @@ def read_parquet(
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: All have the columns of the first. Types may differ only in nullability,
-            dictionary encoding and the width of ints; rows have the widest type.
+        files: All have the same columns, or those in `columns`. Types may differ only in
+            nullability, dictionary encoding, the width of ints and the size of offsets and lists;
+            rows have the widest type.
         columns: Names of the columns to read, `a.b` for a field of a struct; None for all.
         filters: Condition in pyarrow's notation, `[("year", ">=", 2020)]`. Row groups whose
             statistics exclude it are skipped. All rows of the others are read; use `filter` to
@@ -204,9 +205,10 @@ def read_parquet(
             in any case. If rows are read in order and not all row groups fit, two are kept.
 
     Raises:
-        ArgumentError: If a file lacks one of `columns` or has two columns of one name, if a column
-            is encrypted or has a group without fields, or if the type of a column can't be combined
-            with that in the first file; the error names both files.
+        ArgumentError: If files have different columns, if a file lacks one of `columns` or has two
+            columns of one name, if a column is encrypted or has a group without fields, or if the
+            type of a column can't be combined with that in the first file. If two files differ, the
+            error names both.
         RecordError: If a file is not a Parquet file, its footer is encrypted, or a row group is
             damaged.
 
