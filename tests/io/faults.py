@@ -170,7 +170,7 @@ DAMAGED: dict[str, list[tuple[Any, ...]]] = {
     ],
     "sqlite": [
         ({"a.db": VIEW}, r"a\.db: no such table: other: SELECT", {"query": "other"}),
-        ({"a.db": VIEW}, r"a\.db: no such column: rowid: .*key='rowid'", {"query": "t", **_ROWID}),
+        ({"a.db": VIEW}, r"no such column: rowid: .*; views, .*pass key", {"query": "t", **_ROWID}),
         ({"a.db": VIEW}, "no (such )?column", {"query": "t", "key": "other"}),
     ],
 }  # fmt: skip
@@ -290,7 +290,7 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
             {"a.db": database([("a", 1), ("A", 2), ("a", 3)], "k TEXT COLLATE NOCASE, v")},
             "key must be unique and not NULL, but 'a' is",
         ),
-        ({"a.db": VIEW}, r"a\.db.*key='rowid'", {"query": "seen", **_ROWID}),
+        ({"a.db": VIEW}, r"a\.db.*key='rowid'; views, .*pass key", {"query": "seen", **_ROWID}),
         ({"a.db": VIEW}, "query must be a str that isn't empty", {"query": " "}),
     ],
 }  # fmt: skip
