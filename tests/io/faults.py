@@ -254,9 +254,13 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
         *(
             (_array(values), r"000\.npy must hold numbers in one dimension, or")
             for values in (
-                np.zeros((2, 2, 2)), np.array([{}]), np.asfortranarray(np.zeros((2, 3))),
-                np.zeros((5, 0)), np.array(["a"]), np.zeros(2, "V3"),
+                np.zeros((2, 2, 2)), np.array([{}]), np.zeros((5, 0)), np.array(["a"]),
+                np.zeros(2, "V3"),
             )
+        ),
+        (
+            _array(np.asfortranarray(np.zeros((2, 3)))),
+            r"000\.npy .*fortran_order=True; save np\.ascontiguousarray",
         ),
         (_array(range(4)), "length must be an int >= 1 or None", {"length": 0}),
         (_array(range(4)), "type of little-endian numbers, such as 'uint16'", {"dtype": "text"}),
