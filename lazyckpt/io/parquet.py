@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import zlib
 from collections.abc import Generator, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from lazyckpt.io.storage import File, optional_module, storage_of
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
 
+_UNMATCHED = re.compile(r"No match for FieldRef\.(.*) in ")
 _ENDING = 1 << 16  # bytes read at a file's end, as by pyarrow
 _PARSED = 8  # memory of a parsed footer relative to its bytes
 
@@ -53,7 +55,18 @@ class RowGroupScan:
         expression = _parquet().filters_to_expression(self.filters)
         kind = optional_module("pyarrow.dataset", "arrow", "read_parquet").ParquetFileFormat()
         fragment = kind.make_fragment(opened(file))
-        some = fragment.subset(filter=expression, schema=fragment.physical_schema)
+        schema = fragment.physical_schema
+        try:
+            some = fragment.subset(filter=expression, schema=schema)
+        except ValueError as error:
+            found = _UNMATCHED.match(f"{error}")
+            if found is None:
+                raise
+            name = ".".join(re.findall(r"Name\((.*?)\)", found[1]))
+            raise ArgumentError(
+                f"read_parquet: filters: no column {name!r} in {file.path}, which has "
+                f"{schema.names}"
+            ) from error
         return [group.id for group in some.row_groups]
 
 

@@ -45,6 +45,7 @@ _RECORDS = b"".join(map(record, [b"first", b"second", b"third"]))
 _SHARDS = [[{"text": f"{n}", "number": n} for n in some] for some in (range(2), range(2, 5))]
 
 
+_FILTERS = {"filters": [("z", "==", 1)]}
 _ROWID, _Z, _D = {"key": "rowid"}, {"columns": ["z"]}, {"columns": ["b.d"]}
 
 
@@ -249,6 +250,7 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
         (_tables(NESTED), "cache_bytes must be an int >= 0", {"cache_bytes": -1}),
         (_tables(NESTED), r"must look like .*\('a', '~', 1\)\]", {"filters": [("a", "~", 1)]}),
         (_tables(NESTED), "filters must look like", {"filters": 3}),
+        (_tables(NESTED), r"filters: no column 'z' in .*, which has \['a', 'b', 'e'\]$", _FILTERS),
     ],
     "npy": [
         *(
