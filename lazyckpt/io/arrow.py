@@ -201,7 +201,8 @@ def read_arrow(
 
     Args:
         files: All have the same columns, or those in `columns`, with types as in `read_parquet`.
-        columns: Names of the columns to read; None for all.
+        columns: Names of the columns to read; None for all. Rows keep the order of columns in the
+            first file.
         cache_bytes: Number of bytes of record batches to keep per process, mapped ones included.
             The last one is kept in any case.
 

@@ -202,7 +202,7 @@ def read_parquet(
     value is the Python object that pyarrow converts it to. `batch(n, collate=stack)` builds arrays
     column by column, without making rows. Row groups are decoded as a whole, and the last used ones
     are kept. For random order use `local_shuffle`, which decodes each row group once, rather than
-    `shuffle`.
+    `shuffle`. Columns in the names of folders, such as `lang=de`, are not read.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
@@ -210,7 +210,8 @@ def read_parquet(
         files: All have the same columns, or those in `columns`. Types may differ only in
             nullability, dictionary encoding, the width of ints and the size of offsets and lists;
             rows have the widest type.
-        columns: Names of the columns to read, `a.b` for a field of a struct; None for all.
+        columns: Names of the columns to read, `a.b` for a field of a struct; None for all. Rows
+            keep the order of columns in the first file.
         filters: Condition in pyarrow's notation, `[("year", ">=", 2020)]`. Row groups whose
             statistics exclude it are skipped. All rows of the others are read; use `filter` to
             select rows.
