@@ -318,9 +318,8 @@ def __getattr__(name: str) -> Any:
             "lazyckpt has no prefetch stage: pass an executor to the run instead, "
             "run(pipeline, executor=threads())"
         )
-    alike = import_module("difflib").get_close_matches(name, [*__all__, *_PACKAGES], n=1)
-    remedy = f"; did you mean {alike[0]!r}?" if alike else ""
-    raise AttributeError(f"module 'lazyckpt' has no attribute {name!r}{remedy}")
+    checks = import_module("lazyckpt.core.checks")
+    raise checks.missing_name("lazyckpt", name, [*__all__, *_PACKAGES])
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from numbers import Real
 from typing import Any, NoReturn, TypeAlias
 
@@ -74,6 +75,13 @@ def plural(count: int, what: str) -> str:
     """Return a count with its noun, in the singular or plural."""
     ending = "es" if what.endswith("s") else "s"
     return f"{count:,} {what}{ending * (count != 1)}"
+
+
+def missing_name(module: str, name: str, known: Sequence[str]) -> AttributeError:
+    """Return the error for an unknown name of a module; it suggests the most similar one."""
+    alike = import_module("difflib").get_close_matches(name, known, n=1)
+    remedy = f"; did you mean {alike[0]!r}?" if alike else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{remedy}")
 
 
 def _unfit(expected: str) -> NoReturn:

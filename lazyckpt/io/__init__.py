@@ -15,9 +15,10 @@ Names are imported when first used. Each module imports only from those before i
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from lazyckpt.core.checks import missing_name
 
 # Imported eagerly, because they have the names of their modules.
 from lazyckpt.io.files import Files, files
@@ -99,9 +100,7 @@ _places = {
 
 def __getattr__(name: str) -> Any:
     if name not in _places:
-        raise AttributeError(
-            f"module 'lazyckpt.io' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
-        )
+        raise missing_name("lazyckpt.io", name, __all__)
     found = globals()[name] = getattr(import_module(_places[name]), name)
     return found
 

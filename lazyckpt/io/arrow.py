@@ -200,15 +200,16 @@ def read_arrow(
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: All have the columns of the first, with types as in `read_parquet`.
-        columns: Names of the columns to read; None for all.
+        files: All have the same columns, or those in `columns`, with types as in `read_parquet`.
+        columns: Names of the columns to read; None for all. Rows keep the order of columns in the
+            first file.
         cache_bytes: Number of bytes of record batches to keep per process, mapped ones included.
             The last one is kept in any case.
 
     Raises:
-        ArgumentError: If a file lacks one of `columns` or has two columns of one name, or if the
-            type of a column can't be combined with that in the first file; the error names both
-            files.
+        ArgumentError: If files have different columns, if a file lacks one of `columns` or has two
+            columns of one name, or if the type of a column can't be combined with that in the first
+            file. If two files differ, the error names both.
         RecordError: If a file is not an Arrow file or is cut, or a record batch is damaged.
 
     Resume:

@@ -20,6 +20,7 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import Uint64Array
 from lazyckpt.io.content import CHUNK, ChecksummedChunks, Compression, ContentScan
+from lazyckpt.io.decompress import Damaged
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.records import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows, decoding
@@ -61,14 +62,22 @@ class CsvScan(ContentScan):
 
     def __call__(self, file: File) -> Generator[NDArray[Any], None, int]:
         chunks = ChecksummedChunks(self.chunks(file))
-        count = last = 0
+        count = 0
         for ends in self._ends(chunks):
+            count += len(ends)
             if len(ends):
-                count, last = count + len(ends), int(ends[-1])
                 yield ends
-        if self.has_header and count == 1:  # no row would report a header that can't be read
-            self.content(file).read_ranges(file, [(last - 1, last)])
+        size = self.content(file).size(file)
+        if count < 2 and self._is_damaged(file, size):  # no row would report it
+            yield np.full(2 - count, size)
         return chunks.sum
+
+    def _is_damaged(self, file: File, size: int) -> bool:
+        try:
+            self.content(file).read_ranges(file, [(max(0, size - 1), size)])
+        except Damaged:
+            return True
+        return False
 
     def _ends(self, content: Iterator[bytes]) -> Iterator[NDArray[Any]]:
         source = io.BufferedReader(ChunkStream(content), CHUNK)
@@ -133,7 +142,7 @@ class CsvScan(ContentScan):
             except csv.Error:
                 fields = [""]
             if is_first:
-                yield skipped
+                yield 0 if fields is None else skipped
                 is_first = False
             if fields is None:
                 return
@@ -190,7 +199,7 @@ class CsvRows(Records[dict[str, str]]):
         return dict(zip(self.columns, fields, strict=True))
 
     def _header(self) -> list[str]:
-        number = next((n for n in range(len(self.files)) if self._header_of(n)), 0)
+        number = next(filter(self._has_header, range(len(self.files))), 0)
         names = self._header_of(number)
         if len({*names}) < len(names):
             raise ArgumentError(
@@ -199,6 +208,12 @@ class CsvRows(Records[dict[str, str]]):
                 "renames them"
             )
         return names
+
+    def _has_header(self, number: int) -> bool:
+        try:
+            return bool(self._header_of(number))
+        except Damaged:  # reading its rows raises it again
+            return False
 
     def _header_of(self, number: int) -> list[str]:
         """Return the names of columns in a file; [] if it is empty."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,6 +29,7 @@ CACHE_BYTES = 1 << 34
 
 _FORMAT = 1
 _PRIME = (1 << 32) - 5
+_BRACES = re.compile(r"\{[^{}/]*(?:,|\.\.)[^{}/]*\}")  # of a shell, such as {000..002}
 _AT_ONCE = 8  # files that are read in parallel for their digests
 
 
@@ -235,8 +237,9 @@ def files(
 
     Files of one pattern are sorted by path, character by character, so `part-10` comes before
     `part-2`. A pattern is a path or a URL. `*`, `?` and `[...]` match within a folder, and `**`
-    matches folders. On this machine they don't match names that begin with a dot. `[*]` matches a
-    star itself, and `glob.escape(path)` makes a pattern of a path. Paths are made absolute.
+    matches folders. On this machine they don't match names that begin with a dot. Braces are not
+    expanded. `[*]` matches a star itself, and `glob.escape(path)` makes a pattern of a path. Paths
+    are made absolute.
 
     URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec with the settings in
     `fsspec.config.conf[scheme]`. A path must not contain credentials. They come from the
@@ -282,10 +285,9 @@ def files(
     known: dict[str, str] = {}
     found: list[File] = []
     for pattern in map(_text, given):
-        matched = sorted(storage_of(pattern).list(pattern), key=lambda file: file.path)
+        matched = _matching(pattern)
         if not matched:
-            hint = "; glob.escape(name) makes a pattern of a name with [...]" * ("[" in pattern)
-            raise ArgumentError(f"files: no file matches {pattern!r}{hint}")
+            raise ArgumentError(f"files: no file matches {pattern!r}{_hint(pattern)}")
         for file in matched:
             if file.path in known:
                 raise ArgumentError(
@@ -303,6 +305,22 @@ def files(
     if like is not None:
         listed.check(like)
     return listed
+
+
+def _matching(pattern: str) -> list[File]:
+    """Return the files that match a pattern, sorted by path."""
+    try:
+        return sorted(storage_of(pattern).list(pattern), key=lambda file: file.path)
+    except FileNotFoundError:
+        if _BRACES.search(pattern) is None:
+            raise
+        return []
+
+
+def _hint(pattern: str) -> str:
+    if _BRACES.search(pattern) is not None:
+        return f"; braces aren't expanded, pass {_BRACES.sub('*', pattern)!r} or a list of paths"
+    return "; glob.escape(name) makes a pattern of a name with [...]" * ("[" in pattern)
 
 
 def _is_same(was: File, now: File) -> bool:

@@ -271,7 +271,8 @@ def read_mds(
         files: The `index.json` of one or several folders of shards: a listing by
             `lazyckpt.io.files`, or patterns for one. A listing that includes the shards saves
             looking them up: `files([f"{folder}/index.json", f"{folder}/*.mds"])`.
-        columns: Names of the columns to read; None for all.
+        columns: Names of the columns to read; None for all. Rows keep the order of columns in the
+            shards.
 
     Raises:
         ArgumentError: If a column doesn't exist or is pickled, which could execute code, if shards

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import zlib
 from collections.abc import Generator, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from lazyckpt.io.storage import File, optional_module, storage_of
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
 
+_UNMATCHED = re.compile(r"No match for FieldRef\.(.*) in ")
 _ENDING = 1 << 16  # bytes read at a file's end, as by pyarrow
 _PARSED = 8  # memory of a parsed footer relative to its bytes
 
@@ -53,7 +55,18 @@ class RowGroupScan:
         expression = _parquet().filters_to_expression(self.filters)
         kind = optional_module("pyarrow.dataset", "arrow", "read_parquet").ParquetFileFormat()
         fragment = kind.make_fragment(opened(file))
-        some = fragment.subset(filter=expression, schema=fragment.physical_schema)
+        schema = fragment.physical_schema
+        try:
+            some = fragment.subset(filter=expression, schema=schema)
+        except ValueError as error:
+            found = _UNMATCHED.match(f"{error}")
+            if found is None:
+                raise
+            name = ".".join(re.findall(r"Name\((.*?)\)", found[1]))
+            raise ArgumentError(
+                f"read_parquet: filters: no column {name!r} in {file.path}, which has "
+                f"{schema.names}"
+            ) from error
         return [group.id for group in some.row_groups]
 
 
@@ -189,14 +202,16 @@ def read_parquet(
     value is the Python object that pyarrow converts it to. `batch(n, collate=stack)` builds arrays
     column by column, without making rows. Row groups are decoded as a whole, and the last used ones
     are kept. For random order use `local_shuffle`, which decodes each row group once, rather than
-    `shuffle`.
+    `shuffle`. Columns in the names of folders, such as `lang=de`, are not read.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 
     Args:
-        files: All have the columns of the first. Types may differ only in nullability,
-            dictionary encoding and the width of ints; rows have the widest type.
-        columns: Names of the columns to read, `a.b` for a field of a struct; None for all.
+        files: All have the same columns, or those in `columns`. Types may differ only in
+            nullability, dictionary encoding, the width of ints and the size of offsets and lists;
+            rows have the widest type.
+        columns: Names of the columns to read, `a.b` for a field of a struct; None for all. Rows
+            keep the order of columns in the first file.
         filters: Condition in pyarrow's notation, `[("year", ">=", 2020)]`. Row groups whose
             statistics exclude it are skipped. All rows of the others are read; use `filter` to
             select rows.
@@ -204,9 +219,10 @@ def read_parquet(
             in any case. If rows are read in order and not all row groups fit, two are kept.
 
     Raises:
-        ArgumentError: If a file lacks one of `columns` or has two columns of one name, if a column
-            is encrypted or has a group without fields, or if the type of a column can't be combined
-            with that in the first file; the error names both files.
+        ArgumentError: If files have different columns, if a file lacks one of `columns` or has two
+            columns of one name, if a column is encrypted or has a group without fields, or if the
+            type of a column can't be combined with that in the first file. If two files differ, the
+            error names both.
         RecordError: If a file is not a Parquet file, its footer is encrypted, or a row group is
             damaged.
 

@@ -188,6 +188,12 @@ class RowGroupRows(Rows[dict[str, Any]]):
                     )
                 is_one &= common == known == kind
                 types[name] = common
+            more = [name for name in schema.names if name not in types]
+            if more:
+                raise ArgumentError(
+                    f"{self.reader}: {first} has no column {more[0]!r}, which {path} has; pass "
+                    "columns that all files have"
+                )
         if is_one:
             return types, None
         arrow = optional_module("pyarrow", "arrow", self.reader)

@@ -24,6 +24,11 @@ from lazyckpt.io.storage import File, check_unchanged, is_local, storage_of
 _MOST = 500  # most keys per query
 _HEADER = 100  # bytes with a counter that changes when the database is written
 _SIZE = "SELECT page_size * page_count FROM pragma_page_size, pragma_page_count"
+_NAMED = "SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE"
+_NO_ROWID = (
+    "; views, queries and tables made WITHOUT ROWID have no rowid: pass key, the name of a column "
+    "with unique values"
+)
 _UNREADABLE = sqlite3.Error, UnicodeDecodeError
 _AWAY = {  # errors if another process has locked the database, or its disk fails
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
@@ -88,23 +93,22 @@ class _SqliteRows(Rows[dict[str, Any]]):
             )
         self._query = checked("read_sqlite", "query", query, _text)
         self._key = checked("read_sqlite", "key", key, _text)
-        is_table = not self._query.split(None, 1)[1:]
+        (size,) = self._asked(file, _SIZE)[0]
+        if size > file.size:
+            raise RecordError(f"{file.path}: it is cut: it has {file.size:,} of {size:,} bytes")
+        is_word = not self._query.split(None, 1)[1:]
+        is_table = is_word or self._asked(file, _NAMED, self._query)
         table = _quoted(self._query) if is_table else f"({self._query}\n)"
         self._select = f"SELECT {_quoted(self._key)}, * FROM {table}"
         order = f"SELECT {_quoted(self._key)} FROM {table} ORDER BY 1"
-        try:
-            (size,) = _ask(file, _SIZE, mode="mode=ro")[1][0]
-            if size > file.size:
-                raise RecordError(f"{file.path}: it is cut: it has {file.size:,} of {size:,} bytes")
-            found = [key for (key,) in _ask(file, order, mode="mode=ro")[1]]
-        except _UNREADABLE as error:
-            raise RecordError(f"{file.path}: {error}: {order}; key={self._key!r}") from error
+        found = [key for (key,) in self._asked(file, order)]
         known: set[Any] = {None}
         for each in found:
             if each in known:
+                hint = _NO_ROWID * (self._key == "rowid")
                 raise ArgumentError(
                     f"read_sqlite: values of key must be unique and not NULL, but {brief(each)} is "
-                    f"repeated or missing in {file.path}, got key={self._key!r}"
+                    f"repeated or missing in {file.path}, got key={self._key!r}{hint}"
                 )
             known.add(each)
         is_small = {*map(type, found)} <= {int}
@@ -113,6 +117,15 @@ class _SqliteRows(Rows[dict[str, Any]]):
         super().__init__("read_sqlite", listed, [len(found)], given)
         header = storage_of(file.path).read(file, 0, _HEADER)
         self.sums = [zlib.crc32(repr(found).encode(), zlib.crc32(header))]
+
+    def _asked(self, file: File, query: str, *values: str) -> list[Any]:
+        """Return the rows of a query that runs before rows are read."""
+        try:
+            return _ask(file, query, values, mode="mode=ro")[1]
+        except _UNREADABLE as error:
+            hint = _NO_ROWID * ("no such column: rowid" in f"{error}")
+            reason = f"{error}: {query}; key={self._key!r}{hint}"
+            raise RecordError(f"{file.path}: {reason}") from error
 
     @property
     def source_identity(self) -> dict[str, Any]:
@@ -164,9 +177,9 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
 
     Args:
         database: The file.
-        query: Name of a table, or a SELECT whose columns have different names.
-        key: Column of the key. The default, `rowid`, doesn't exist in views and in tables created
-            WITHOUT ROWID.
+        query: Name of a table or view, or a SELECT whose columns have different names.
+        key: Column of the key. The default, `rowid`, doesn't exist in views, in queries and in
+            tables created WITHOUT ROWID.
 
     Raises:
         ArgumentError: If the key is missing in a row or not unique, or if the database is not on

@@ -143,7 +143,8 @@ def changed_error(file: File, now: File) -> SourceChanged:
 
 def gone_error(file: File) -> SourceChanged:
     """Return the error for a file that no longer exists."""
-    return SourceChanged(f"{file.path} was removed since it was listed")
+    hint = "; fsspec's memory belongs to one process" * file.path.startswith("memory://")
+    return SourceChanged(f"{file.path} was removed since it was listed{hint}")
 
 
 def unreadable(file: File, error: OSError) -> PipelineError:

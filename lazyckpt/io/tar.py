@@ -84,12 +84,11 @@ class SampleScan(ContentScan):
         try:
             is_ended = end == size > 0 or (end < size and self._is_end(file, end, size))
         except Damaged:
-            if not end:
-                raise
             is_ended = False
-        if not (end or is_ended):
-            raise RecordError(f"{file.path}: it doesn't begin with a tar header")
-        if not (last or is_ended):  # no sample would report the cut
+        else:
+            if not (end or is_ended):
+                raise RecordError(f"{file.path}: it doesn't begin with a tar header")
+        if not (last or is_ended):  # no sample would report the damage
             yield 0
         yield end if is_ended else size  # the last sample may have had more members
 
@@ -274,9 +273,10 @@ def read_tar(
 
     Consecutive members whose names agree up to the first dot are a sample: `dir/7.jpg` and
     `dir/7.seg.png` are `{"__key__": "dir/7", "jpg": ..., "seg.png": ...}`, with extensions in lower
-    case. Members without a dot, folders and links are skipped. An archive ends at its first block
-    of zeros, as in `tarfile`, even if a second archive follows. Decode the bytes with `map`. If a
-    `.tar.idx` of Megatron Energon is next to a file, it is used instead of an index.
+    case. Folders and links are skipped, and so is a file whose name has no dot, nothing before its
+    first dot (`._7.jpg`), or nothing after it (`7.`). An archive ends at its first block of zeros,
+    as in `tarfile`, even if a second archive follows. Decode the bytes with `map`. If a `.tar.idx`
+    of Megatron Energon is next to a file, it is used instead of an index.
 
     See `Rows` for what all readers share: arguments, errors, state and memory.
 

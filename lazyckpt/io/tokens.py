@@ -176,7 +176,12 @@ def _array(file: File, start: int) -> TokenPart:
             read = npy.read_array_header_2_0
         shape, is_fortran, dtype = read(source)
         begin = start + source.tell()
-    is_plain = len(shape) == 1 or (len(shape) == 2 and shape[1] and not is_fortran)
+    if is_fortran and len(shape) > 1:
+        raise ArgumentError(
+            f"read_tokens: {file.path} is stored by columns, with fortran_order=True; save "
+            "np.ascontiguousarray(array) instead"
+        )
+    is_plain = len(shape) == 1 or (len(shape) == 2 and shape[1])
     if dtype.kind not in "biufc" or not is_plain:
         raise ArgumentError(
             f"read_tokens: {file.path} must hold numbers in one dimension, or rows of them, "

@@ -45,6 +45,7 @@ _RECORDS = b"".join(map(record, [b"first", b"second", b"third"]))
 _SHARDS = [[{"text": f"{n}", "number": n} for n in some] for some in (range(2), range(2, 5))]
 
 
+_FILTERS = {"filters": [("z", "==", 1)]}
 _ROWID, _Z, _D = {"key": "rowid"}, {"columns": ["z"]}, {"columns": ["b.d"]}
 
 
@@ -170,7 +171,7 @@ DAMAGED: dict[str, list[tuple[Any, ...]]] = {
     ],
     "sqlite": [
         ({"a.db": VIEW}, r"a\.db: no such table: other: SELECT", {"query": "other"}),
-        ({"a.db": VIEW}, r"a\.db: no such column: rowid: .*key='rowid'", {"query": "t", **_ROWID}),
+        ({"a.db": VIEW}, r"no such column: rowid: .*; views, .*pass key", {"query": "t", **_ROWID}),
         ({"a.db": VIEW}, "no (such )?column", {"query": "t", "key": "other"}),
     ],
 }  # fmt: skip
@@ -249,14 +250,19 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
         (_tables(NESTED), "cache_bytes must be an int >= 0", {"cache_bytes": -1}),
         (_tables(NESTED), r"must look like .*\('a', '~', 1\)\]", {"filters": [("a", "~", 1)]}),
         (_tables(NESTED), "filters must look like", {"filters": 3}),
+        (_tables(NESTED), r"filters: no column 'z' in .*, which has \['a', 'b', 'e'\]$", _FILTERS),
     ],
     "npy": [
         *(
             (_array(values), r"000\.npy must hold numbers in one dimension, or")
             for values in (
-                np.zeros((2, 2, 2)), np.array([{}]), np.asfortranarray(np.zeros((2, 3))),
-                np.zeros((5, 0)), np.array(["a"]), np.zeros(2, "V3"),
+                np.zeros((2, 2, 2)), np.array([{}]), np.zeros((5, 0)), np.array(["a"]),
+                np.zeros(2, "V3"),
             )
+        ),
+        (
+            _array(np.asfortranarray(np.zeros((2, 3)))),
+            r"000\.npy .*fortran_order=True; save np\.ascontiguousarray",
         ),
         (_array(range(4)), "length must be an int >= 1 or None", {"length": 0}),
         (_array(range(4)), "type of little-endian numbers, such as 'uint16'", {"dtype": "text"}),
@@ -290,7 +296,7 @@ UNFIT: dict[str, list[tuple[Any, ...]]] = {
             {"a.db": database([("a", 1), ("A", 2), ("a", 3)], "k TEXT COLLATE NOCASE, v")},
             "key must be unique and not NULL, but 'a' is",
         ),
-        ({"a.db": VIEW}, r"a\.db.*key='rowid'", {"query": "seen", **_ROWID}),
+        ({"a.db": VIEW}, r"a\.db.*key='rowid'; views, .*pass key", {"query": "seen", **_ROWID}),
         ({"a.db": VIEW}, "query must be a str that isn't empty", {"query": " "}),
     ],
 }  # fmt: skip

@@ -45,6 +45,7 @@ _TYPES = ["u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
 _SAMPLES = [{"text": f"{n}", "number": np.int32(n)} for n in range(5)]
 _COLUMNS = sorted(MDS)
 _KEYS: list[Any] = [-(2**63), 1, 1.5, 2.0**53, 2**53 + 1, 2**63 - 1, "1", "A", "a", b"1"]
+_PAIRS = [{"k": 9, "v": 1}, {"k": 8, "v": 2}]
 _WHOLE = {"a.jpg": b"\xff\xd8", "b/c.jpg": b"", "b/d.txt.gz": gzip(b"as it is")}
 _NAMES = ["", "a b", "'\"\\", "\n", "v0", "é", "class"]
 NESTED = pa.table({"a": [1], "b": [{"c": 2, "d": 3}], "e": [4]})
@@ -275,12 +276,14 @@ ODD: dict[str, list[tuple[Any, ...]]] = {
         ),
         (
             {"a.db": statements("CREATE TABLE t (k, v)", "INSERT INTO t VALUES (9, 1), (8, 2)")},
-            [{"k": 9, "v": 1}, {"k": 8, "v": 2}],
+            _PAIRS,
             {"query": "t", "key": "rowid"},
         ),
         ({"a.db": VIEW}, [{"k": "a", "v": 1}], {"query": "t"}),
         ({"a.db": VIEW}, [{"v": 1, "k": "a"}], {"query": "seen"}),
         ({"a.db": VIEW}, [{"v": 1}], {"query": "SELECT v FROM t -- all", "key": "v"}),
+        ({"a.db": database([(9, 1), (8, 2)])}, _PAIRS, {"query": "some rows", "key": "rowid"}),
+        ({"a.db": database([(9, 1), (8, 2)])}, _PAIRS[::-1], {"query": "Some Rows;"}),
     ],
     "files": [(_WHOLE, [{"name": name, "data": _WHOLE[name]} for name in _WHOLE])],
 }

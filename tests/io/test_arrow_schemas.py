@@ -100,6 +100,16 @@ def test_columns_that_are_not_read_may_be_of_any_type(read: Callable[..., Any]) 
     assert list(read(*found, columns=["x"])) == [{"x": 1}, {"x": 2}]
 
 
+def test_a_column_that_only_some_files_have_is_an_error(read: Callable[..., Any]) -> None:
+    less, more = pa.table({"x": [1]}), pa.table({"x": [2], "y": ["a"]})
+    cases = ((less, more), 0, 1), ((less, less, more), 0, 2), ((more, less), 1, 0)
+    for found, lacks, has in cases:
+        names = rf"/00{lacks}\..* has no column 'y', which .*/00{has}\..* has"
+        with pytest.raises(lz.ArgumentError, match=names):
+            read(*found)
+        assert len(read(*found, columns=["x"])) == len(found)
+
+
 def test_two_columns_of_one_name_are_an_error_where_they_are_read(read: Callable[..., Any]) -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["x", "y", "y"])
     with pytest.raises(lz.ArgumentError, match=r"/000\..* has 2 columns 'y'"):

@@ -22,8 +22,8 @@ import lazyckpt as lz
 from lazyckpt.io import content as content_module
 from lazyckpt.io import decompress
 from tests.helpers import printed
-from tests.io.cases import check_reader, folder, written, zstd
-from tests.io.formats import COMPRESSIONS, record
+from tests.io.cases import check_good_rows, check_reader, folder, written, zstd
+from tests.io.formats import COMPRESSIONS, archive, record
 
 STREAMED = {
     "xz": (".xz", lzma.compress),
@@ -136,12 +136,37 @@ def test_files_beside_a_damaged_one_are_read() -> None:
         with lz.run(lz.source(rows), on_error="skip") as run:
             assert len(list(run)) == 3 * len(names)
         assert run.skipped == 1
-    files = written([whole, spoilt, whole, b"no gzip"], ".csv.gz")
+    files = written([whole, b"no gzip", whole, b"no gzip"], ".csv.gz")
     place = folder()
-    with pytest.raises(lz.PipelineError, match=r"001\.csv\.gz.*from byte 0 on") as raised:
+    with pytest.raises(lz.ArgumentError, match=r"001\.csv\.gz.*it is not gzip") as raised:
         lz.io.read_csv(files, index_dir=place)
     assert raised.value.__notes__ == ["1 more files can't be indexed"]
     assert len([*place.glob("*.index")]) == 2
+
+
+SMALL: list[tuple[Callable[..., Any], bytes, dict[str, Any]]] = [
+    (lz.io.read_text, b"a\n", {}),
+    (lz.io.read_jsonl, b"1\n", {}),
+    (lz.io.read_csv, b"a,b\n1,2\n", {}),
+    (lz.io.read_csv, b"# a comment\na,b\n1,2\n", {"skip_lines": 1}),
+    (lz.io.read_csv, b"a,b\n1,2\n", {"skip_lines": 1, "columns": ["a", "b"]}),
+    (lz.io.read_tfrecord, record(b"a"), {}),
+    (lz.io.read_tar, archive([("1.txt", b"a")]), {}),
+]
+
+
+@pytest.mark.parametrize(("read", "content", "given"), SMALL)
+@pytest.mark.parametrize("kind", ["gzip", "bgzf", "zstd"])
+def test_a_small_file_that_is_cut_is_one_bad_row(
+    kind: str, read: Callable[..., Any], content: bytes, given: dict[str, Any]
+) -> None:
+    suffix, compress = COMPRESSIONS[kind]
+    whole = compress(content)
+    (row,) = read(written([whole], suffix), **given)
+    for contents in ([whole, whole[:-1]], [whole[:-1], whole], [whole, whole[:8], whole]):
+        files = written(contents, suffix)
+        rows = read(files, index_dir=folder(), **given)
+        check_good_rows(rows, [row if each == whole else None for each in contents])
 
 
 def test_streams_name_records_offset_and_file() -> None:

@@ -20,7 +20,7 @@ def test_names_are_sorted_and_there() -> None:
     assert lz.io.__all__ == sorted(lz.io.__all__)
     assert all(getattr(lz.io, name).__name__ == name for name in lz.io.__all__)
     assert {*lz.io.__all__} <= {*dir(lz.io)}
-    with pytest.raises(AttributeError, match="has no attribute 'read_txt'"):
+    with pytest.raises(AttributeError, match="no attribute 'read_txt'; did you mean 'read_text'"):
         lz.io.read_txt  # noqa: B018
 
 

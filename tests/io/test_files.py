@@ -225,6 +225,8 @@ def test_what_can_not_be_listed_is_named(place: Path) -> None:
     os.symlink("nowhere", place / "broken.txt")
     for pattern, message in [
         ("*.nothing", "no file matches '.*nothing'"),
+        ("part-{1..9}.txt", r"no file .*; braces aren't expanded, pass '.*part-\*\.txt' or a list"),
+        ("o*{.tsv,.json}", r"no file .*; braces aren't expanded, pass '.*o\*\*' or a list"),
         ("deep", r"deep is a directory; write .*deep/\*"),
         ("*.csv *.csv", r"other\.csv is listed twice, by '.*' and '.*'"),
         ("*.csv again/*.csv", r"/other\.csv and .*again/other\.csv are the same file"),
@@ -239,6 +241,14 @@ def test_what_can_not_be_listed_is_named(place: Path) -> None:
     for pattern in ("missing.txt", "*.txt"):
         with pytest.raises(FileNotFoundError):
             lz.io.files(place / pattern)
+
+
+def test_braces_may_be_in_a_name(place: Path) -> None:
+    Path(place, "{a,b}.txt").touch()
+    for pattern in ("{a,b}.txt", "*{a,b}.txt"):
+        assert names(lz.io.files(place / pattern), place) == ["{a,b}.txt"]
+    with pytest.raises(FileNotFoundError):
+        lz.io.files(place / "{a}.txt")
 
 
 def test_links_to_one_file_are_files_of_their_own() -> None:

@@ -49,6 +49,17 @@ def test_fsspec_reads_all_else() -> None:
         lz.io.files("memory://h6/deep")
 
 
+def test_files_in_memory_are_those_of_one_process() -> None:
+    fsspec.filesystem("memory").pipe("/own/a.txt", b"a\n" * 9)
+    rows = lz.io.read_text("memory://own/a.txt", index_dir=folder())
+    spawned = lz.processes(start_method="spawn")
+    with (
+        lz.run(rows | lz.map(str.upper), executor=spawned) as run,
+        pytest.raises(lz.SourceChanged, match=r"a\.txt was removed .*memory belongs to one"),
+    ):
+        list(run)
+
+
 @pytest.mark.parametrize(
     ("pattern", "yes", "no"),
     [

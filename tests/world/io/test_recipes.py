@@ -1,4 +1,4 @@
-"""The recipes of the guide on reading anything else, against the packages that they are for."""
+"""The recipes of the guides on reading anything else, against the packages that they are for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
-from tests.pages import NOTEBOOKS, blocks
+from tests.pages import NOTEBOOKS, blocks, cells
 
 PAGE = (NOTEBOOKS / "how-to" / "read-anything.md").read_text("utf-8")
 RECIPES = {
@@ -154,3 +154,19 @@ def test_rows_are_those_written(
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert equal(pickle.loads((tmp_path / "rest.pickle").read_bytes()), batches[3:])
+
+
+@pytest.mark.parametrize("executor", [None, lz.threads(2), lz.processes(1)], ids=str)
+def test_the_guide_to_image_folders_names_a_damaged_image(executor: lz.Executor | None) -> None:
+    made: dict[str, Any] = {"__name__": __name__}
+    exec("\n".join(cells(NOTEBOOKS / "how-to" / "image-folders.md")), made)
+    with made["scratch"]:
+        damaged = made["folder"] / "cats" / "2.png"
+        damaged.write_bytes(damaged.read_bytes()[:60])
+        rows = lz.io.read_files(f"{made['folder']}/**/*.png") | lz.map(made["decode"])
+        message = r"cats/2\.png can't be decoded: image file is truncated"
+        with lz.run(rows, executor=executor) as run, pytest.raises(ValueError, match=message):
+            list(run)
+        with lz.run(rows, executor=executor, on_error="skip") as run:
+            assert len(list(run)) == len(made["files"]) - 1
+        assert "cats/2.png" in run.skipped.first[0]
