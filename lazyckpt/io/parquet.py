@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import zlib
 from collections.abc import Generator, Sequence
 from functools import partial
@@ -21,7 +20,6 @@ from lazyckpt.io.storage import File, optional_module, storage_of
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
 
-_UNMATCHED = re.compile(r"No match for FieldRef\.(.*) in ")
 _ENDING = 1 << 16  # bytes read at a file's end, as by pyarrow
 _PARSED = 8  # memory of a parsed footer relative to its bytes
 
@@ -59,13 +57,9 @@ class RowGroupScan:
         try:
             some = fragment.subset(filter=expression, schema=schema)
         except ValueError as error:
-            found = _UNMATCHED.match(f"{error}")
-            if found is None:
-                raise
-            name = ".".join(re.findall(r"Name\((.*?)\)", found[1]))
             raise ArgumentError(
-                f"read_parquet: filters: no column {name!r} in {file.path}, which has "
-                f"{schema.names}"
+                f"read_parquet: filters don't fit {file.path}, which has the columns "
+                f"{schema.names}, got filters={self.filters!r}"
             ) from error
         return [group.id for group in some.row_groups]
 
