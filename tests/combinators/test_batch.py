@@ -110,6 +110,38 @@ def test_stack_refuses(items: list[Any], error: Any, words: str) -> None:
     assert str(caught.value).startswith("stack: ")
 
 
+COLUMNS: list[Any] = [
+    ["a", "bb", "c"],
+    [b"a", b"b\0", b"c"],
+    np.array([b"a", b"bb", b"c"]),
+    np.array([1, 2.5, 3], object),
+    np.array(["a", "b", "c"], object),
+    np.arange(3).astype("i2,f4"),
+    *(np.arange(3).astype(kind) for kind in ("?", "f2", ">i4", "F", ">f8", "M8[us]", ">m8[s]")),
+    *(np.arange(6).reshape(3, 2).astype(kind) for kind in (">i4", "i2", "U2", "O")),
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda it: repr(it)[:30])
+@pytest.mark.parametrize("pad", [None, 0])
+def test_the_types_of_a_batch_are_the_same_by_every_path(column: Any, pad: Any) -> None:
+    rows = np.asarray(column)
+    for data in (lz.columns(x=column), lz.source(rows)):
+        stacked = lz.batch(2, collate=lz.stack, pad=None if pad is None else data[pad])
+        expected = [*data | lz.filter(lambda row: True) | stacked]
+        assert testing.equal([*data | stacked], expected)
+        for options in ({"on_error": "skip"}, {"executor": lz.threads(2)}):
+            with lz.run(data | stacked, **options) as run:
+                assert testing.equal([*run], expected)
+
+
+def test_what_a_vectorized_function_returns_is_stacked_by_every_path() -> None:
+    for fn in (lambda x: {"s": x.astype("U2")}, lambda x: (x.astype(">i4"), x.tolist())):
+        made = lz.source(np.arange(3)) | lz.map(fn, vectorized=True)
+        stacked = lz.batch(2, collate=lz.stack)
+        assert testing.equal([*made | stacked], [*made | lz.filter(lambda row: True) | stacked])
+
+
 class Rows:
     """Data that count how many of their rows are there."""
 

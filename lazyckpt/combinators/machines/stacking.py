@@ -13,6 +13,7 @@ from lazyckpt.core.checks import brief, unchanged
 from lazyckpt.core.registry import copying
 
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
+_PLAIN = "biufcmM"  # kinds of dtypes whose items `stack` makes an array of the same dtype
 _SMALL = 1 << 15  # bytes per item; from this size on `np.stack` is as fast
 
 
@@ -75,6 +76,17 @@ def stack(items: Sequence[Any]) -> Any:
         _alike(items, "shape", np.shape)
         return torch.stack(list(items))
     raise TypeError(f"stack: no array can be made of {brief(first)} ({type(first).__name__})")
+
+
+def restacked(batch: Any) -> Any:
+    """Return a batch as `stack` makes it of its items, without making an array of numbers again."""
+    if isinstance(batch, Mapping):
+        return {key: restacked(field) for key, field in batch.items()}
+    if isinstance(batch, tuple):
+        fields = map(restacked, batch)
+        return batch._make(fields) if hasattr(batch, "_make") else tuple(fields)
+    is_plain = type(batch) is np.ndarray and batch.dtype.isnative and batch.dtype.kind in _PLAIN
+    return stack([*batch]) if isinstance(batch, (list, np.ndarray)) and not is_plain else batch
 
 
 def _without_array(items: Sequence[Any]) -> Any:
