@@ -11,8 +11,9 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
 from numbers import Real
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from lazyckpt.errors import ArgumentError
 if sys.version_info >= (3, 14):
     from annotationlib import Format
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Check = Callable[[Any], Any]
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -305,6 +308,25 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
         return inspect.signature(function, annotation_format=Format.STRING)
     return inspect.signature(function)
+
+
+def hinting(**remedies: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Add a remedy to the error for an argument that a function lacks, by the argument's name."""
+
+    def wrap(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def public(*args: P.args, **kwargs: P.kwargs) -> T:
+            for name in kwargs:
+                if name in remedies:
+                    raise ArgumentError(
+                        f"{function.__name__}: got an unexpected keyword argument {name!r}; "
+                        f"{remedies[name]}"
+                    )
+            return function(*args, **kwargs)
+
+        return public
+
+    return wrap
 
 
 def is_starred(parameter: inspect.Parameter) -> bool:

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from lazyckpt.core.call import runnable
-from lazyckpt.core.checks import Unfit, at_least, boolean, checked, optional, positive
+from lazyckpt.core.checks import Unfit, at_least, boolean, checked, hinting, optional, positive
 from lazyckpt.epochs import EpochLoader, is_endless, items_in_epoch, passed_over, renumbered
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.device import move_tensors
@@ -30,6 +30,15 @@ from lazyckpt.stats import Stats
 T = TypeVar("T", covariant=True)
 
 
+@hinting(
+    num_workers="pass executor=lz.processes(n)",
+    prefetch_factor="pass executor=lz.processes(n, buffer_size=...)",
+    batch_size="put batch(n, collate=lz.stack) in the pipeline",
+    collate_fn="put batch(n, collate=...) in the pipeline",
+    drop_last="put batch(n, drop_last=True) in the pipeline",
+    shuffle="put shuffle(seed=...) in the pipeline",
+    sampler="put shuffle, sample or gather in the pipeline",
+)
 def loader(
     pipeline: Pipeline[T],
     executor: Executor | None = None,
