@@ -208,10 +208,10 @@ class Pipeline(Chain, Generic[Given]):
         """Return one item, computed alone; or for a slice, a pipeline."""
         if isinstance(index, slice):
             return self._slice(index)
+        wanted = _index(index)
         machine = self.machine
         if machine.item is None or machine.skip is None:
             raise TypeError(f"{self!r} has no random access; use take, skip or a slice")
-        wanted = operator.index(index)
         number = wanted + len(self) if wanted < 0 else wanted
         begin = machine.init(0)
         length = machine.length
@@ -222,20 +222,21 @@ class Pipeline(Chain, Generic[Given]):
         raise IndexError(f"pipeline index {brief(wanted)} out of range")
 
     def _slice(self, index: slice) -> Pipeline[Given]:
-        start, stop, stride = index.start, index.stop, index.step
-        if any(i is not None and operator.index(i) < 0 for i in (start, stop)):
+        given = (index.start, index.stop, index.step)
+        start, stop, stride = (None if each is None else _index(each) for each in given)
+        if any(each is not None and each < 0 for each in (start, stop)):
             start, stop, _ = slice(start, stop).indices(len(self))
-        stride = 1 if stride is None else operator.index(stride)
+        stride = 1 if stride is None else stride
         if stride < 1:
             raise ArgumentError(
                 f"a pipeline can only be sliced forwards: step must be >= 1, got {stride}"
             )
-        start = 0 if start is None else operator.index(start)
+        start = 0 if start is None else start
         result = self
         if start:
             result = result | _public("skip")(start)
         if stop is not None:
-            result = result | _public("take")(max(0, operator.index(stop) - start))
+            result = result | _public("take")(max(0, stop - start))
         if stride > 1:
             result = result | _public("shard")(num_shards=stride, index=0)
         return result
@@ -300,6 +301,16 @@ def _path(value: Any) -> str:
     return found
 
 
+def _index(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"a pipeline is indexed with an int or a slice of ints, got {brief(value)} "
+            f"({type(value).__name__}); use map for a field of each item, gather for several items"
+        ) from None
+
+
 def _public(name: str) -> Any:
     return registry[name].public
 
@@ -317,4 +328,15 @@ def _stage(other: Any) -> Stage[Any, Any]:
         raise ArgumentError(f"{name} must be called: write | {name}(...)")
     if callable(other):
         raise ArgumentError(f"{show(other)} is not a stage; did you mean | map({show(other)})?")
-    raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is not a stage")
+    place = _place(other)
+    remedy = f", but contains some: write parts = ..., then | parts{place}" if place else ""
+    raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is not a stage{remedy}")
+
+
+def _place(parts: Any) -> str:
+    """Return the index of the first of several stages, as `split` and `kfold` return them."""
+    place = ""
+    while isinstance(parts, (dict, list, tuple)) and parts:
+        key = next(iter(parts)) if isinstance(parts, dict) else 0
+        place, parts = f"{place}[{key!r}]", parts[key]
+    return place if isinstance(parts, Stage) else ""

@@ -6,6 +6,7 @@ import functools
 import html
 import operator
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -294,14 +295,15 @@ def test_wrong_indices_raise_as_a_lists_do() -> None:
     for index in ("a", 1.0, None, (1,), [1], np.array([1])):
         for sequence in (pipeline, items):
             if not isinstance(index, np.ndarray):
-                with pytest.raises(TypeError):
+                words = "an int or a slice of ints, got" if sequence is pipeline else None
+                with pytest.raises(TypeError, match=words):
                     sequence[index]
     for index in (3, -4, 10**30, -(10**30)):
         for sequence in (pipeline, items):
             with pytest.raises(IndexError):
                 sequence[index]
     for bad in (slice("a", None), slice(1.0), slice(None, None, "a")):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="an int or a slice of ints, got"):
             pipeline[bad]
     for stride in (0, -1):
         with pytest.raises(ValueError, match=f"step must be >= 1, got {stride}"):
@@ -312,6 +314,21 @@ def test_wrong_indices_raise_as_a_lists_do() -> None:
         for use in (len, lambda it: it[-1], lambda it: it[:-1]):
             with pytest.raises(TypeError, match="endless"):
                 use(endless)
+
+
+@pytest.mark.parametrize(
+    ("several", "remedy"),
+    [
+        (lz.split({"train": 0.9, "val": 0.1}, seed=0), "parts['train']"),
+        (lz.split([0.9, 0.1], seed=0), "parts[0]"),
+        (lz.kfold(2, seed=0), "parts[0][0]"),
+    ],
+)
+def test_several_stages_are_no_stage(several: Any, remedy: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=re.escape(f"write parts = ..., then | {remedy}")):
+        _ = lz.source([1]) | several
+    with pytest.raises(lz.ArgumentError, match=r"is not a stage$"):
+        _ = lz.source([1]) | [several, 3][1:]
 
 
 def test_a_billion_items_at_once() -> None:

@@ -81,8 +81,9 @@ def random_map(
     don't depend on the draws for other items, on workers or on resumes. After `shard` or
     `lanes`, the number is that of the item in the global stream: the item has the same draws as
     it would before `shard`, also after the number of ranks has changed (`rebase`), and different
-    ranks have different draws. A new version of NumPy or torch may change the numbers that a
-    method of `rng` computes from its bits.
+    ranks have different draws. In a pipeline that the function of a `flat_map` returns, numbers
+    begin at 0 for each input, so make the seed from the input. A new version of NumPy or torch may
+    change the numbers that a method of `rng` computes from its bits.
 
     Args:
         fn: Function of a generator and an item. It must use `rng` only during the call.

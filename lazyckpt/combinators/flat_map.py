@@ -25,7 +25,9 @@ def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]
     Args:
         fn: Function from an item to an iterable, a pipeline or rows of `lazyckpt.io`. A resume
             iterates an iterable again up to its position, and seeks in the other two. Called
-            again, `fn` must return the same items in the same order.
+            again, `fn` must return the same items in the same order. In the pipelines that it
+            returns, a `shuffle` or `random_map` draws the same numbers for every item, unless its
+            seed is made from the item, such as `zlib.crc32(name.encode())`.
 
     Raises:
         SourceChanged: If an expansion became shorter.

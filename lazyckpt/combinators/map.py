@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast, overload
 
 from lazyckpt.combinators.flat_map import unstacked
-from lazyckpt.combinators.machines.stacking import stack
+from lazyckpt.combinators.machines.stacking import restacked, stack
 from lazyckpt.core.checks import boolean, function
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import Machine, Rate
@@ -117,7 +117,7 @@ def map(
     table = Table(
         lambda index: alone(get(index)),
         lambda indices: list(unstacked(many(indices))) if len(indices) else [],
-        many,
+        lambda indices: restacked(many(indices)),
     )
     return found._replace(view=View(table, upstream.view.ahead, upstream.view.block_starts))
 

@@ -105,10 +105,14 @@ def _points(value: Mapping[Any, Any]) -> tuple[tuple[int, Any], ...]:
     points = []
     for number, each in value.items():
         try:
-            found = natural(number), positive(each) if is_integer(each) else weights_of(each)
+            key = natural(number)
         except Unfit as unfit:
-            raise Unfit(f"{unfit}, in {brief({number: each})}") from None
-        points.append(found)
+            raise ArgumentError(
+                f"schedule: each key of points is a number of items, {unfit}, got {brief(number)} "
+                f"({type(number).__name__})"
+            ) from None
+        fits = positive if is_integer(each) else weights_of
+        points.append((key, checked("schedule", f"points[{key}]", each, fits)))
     points.sort(key=lambda point: point[0])
     if not points or points[0][0]:
         raise Unfit("weights or lengths by number of items, including 0 items")

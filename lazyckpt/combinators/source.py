@@ -14,6 +14,7 @@ import numpy as np
 import toolz
 
 from lazyckpt.combinators.machines.random_access import by_index, by_row, indexed, looking_up
+from lazyckpt.combinators.machines.stacking import restacked
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import UNMASK, Unfit, brief, is_raised_here, optional, short
@@ -163,7 +164,8 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     """Yield the rows of equally long arrays, as dicts.
 
     With `shuffle`, `shard`, `take` or `repeat`, followed by `batch(n, collate=stack)`, a batch
-    takes one fancy index per column. Rows that are arrays are read-only.
+    takes one fancy index per column; strings, bytes and objects are then stacked one by one. Rows
+    that are arrays are read-only.
 
     Args:
         arrays: One array of shape `(n, ...)` per column, or anything that `numpy.asarray` makes
@@ -205,7 +207,8 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
         return {name: values[index] for name, values in pairs}
 
     def stacked(indices: Indices) -> dict[str, Any]:
-        return {name: picked(values, indices) for name, values in pairs}
+        found: dict[str, Any] = restacked({name: picked(values, indices) for name, values in pairs})
+        return found
 
     return indexed("columns", length, Table(get, None, stacked), looking_up(get, length))
 

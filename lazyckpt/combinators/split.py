@@ -20,6 +20,7 @@ from lazyckpt.core.checks import (
     as_column,
     at_least,
     boolean,
+    brief,
     checked,
     finite,
     natural,
@@ -198,11 +199,20 @@ def _numbers(
     return np.concatenate(parts)
 
 
+def _fraction(name: Any, value: Any) -> float:
+    try:
+        return float(_unit(value))
+    except Unfit:
+        kind = type(value).__name__
+        raise Unfit(f"numbers from 0 to 1, not {brief(value)} ({kind}) for part {name!r}") from None
+
+
 def _fractions(value: Any) -> list[float]:
     try:
-        found = [_unit(each) for each in value]
-    except (TypeError, Unfit):
+        parts = value.items() if isinstance(value, Mapping) else [*enumerate(value)]
+    except TypeError:
         raise Unfit("numbers from 0 to 1, as a list or a dict") from None
+    found = [_fraction(name, each) for name, each in parts]
     if not found or math.fsum(found) > 1 + _NEAR:
         raise Unfit("at least one number, with a sum of at most 1")
     return found
@@ -250,8 +260,7 @@ def split(
     >>> list(lz.source(range(12)) | test), len(lz.source(range(12)) | train)
     ([2, 4, 10], 9)
     """
-    shares = fractions.values() if isinstance(fractions, Mapping) else fractions
-    edges = [0.0, *accumulate(checked("split", "fractions", shares, _fractions))]
+    edges = [0.0, *accumulate(checked("split", "fractions", fractions, _fractions))]
     edges = [1.0 if abs(edge - 1) < _NEAR else edge for edge in edges]
     parts = tuple(hash_range(*ends, seed=seed, key=key) for ends in pairwise(edges))
     return dict(zip(fractions, parts, strict=True)) if isinstance(fractions, Mapping) else parts

@@ -269,7 +269,9 @@ def pool_executor(
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
-                remedy = _NO_RETRIES if "retries" in kwargs else ""
+                bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+                remedy = f"; the signature is {spec.__name__}{inspect.Signature(bare)}"
+                remedy = _NO_RETRIES if "retries" in kwargs else remedy
                 raise ArgumentError(f"{spec.__name__}: {error}{remedy}") from None
             bound.apply_defaults()
             given = dict(bound.arguments)

@@ -14,6 +14,13 @@ from lazyckpt.core.registry import registry
 from lazyckpt.executors.plan.segments import dealt
 
 _LONG = 1 << 40  # items: more than any stage's `n`
+_PUT_BEFORE = (
+    "put {} before it (the documentation of {} says whether ranks then still share one state)"
+)
+_SHARE = (
+    "after packing, this keeps one state for all ranks; to divide the work as well, share it with "
+    "executor=lz.torch.shared(...), or plan the rows with plan_packing"
+)
 _MOST = 3  # stages that a warning names
 _SHUFFLES = {"shuffle", "block_shuffle", "local_shuffle"}
 _KEEPING = {"tap", "predicate"}  # roles of functions that leave items as they are
@@ -138,13 +145,13 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                 pass  # with workers too, each rank computes only its own items
             elif behind := list(dropwhile(lambda pair: not _ends_random_access(pair[1]), before)):
                 (last, _), *others = behind
+                packs = any(each.combinator.by_length for each, _ in behind)
+                remedy = _SHARE if packs else _PUT_BEFORE.format(call.name, last.name)
                 passes = last.name == "mix" and all(starmap(_passes_over, others))
                 yield (
                     f"{'with workers, ' if passes else ''}every rank reads all items before "
                     f"{_short(last)}, including the items of other ranks: there is no random "
-                    f"access after it, and {call!r} comes after it; put {call.name} before it "
-                    f"(the documentation of {last.name} says whether ranks then still share "
-                    "one state)"
+                    f"access after it, and {call!r} comes after it; {remedy}"
                 )
         before.append((call, machine))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.machines.stacking import stack
+from lazyckpt.combinators.machines.stacking import restacked
 from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import ArgumentError, SourceChanged, StorageError
@@ -85,14 +85,14 @@ class _Decoded(NamedTuple):
 
 
 def _stacked(
-    values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None, is_text: bool
+    name: str, values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None, is_text: bool
 ) -> Any:
-    """Stack the values of one column of a batch, in the order of `places`."""
+    """Stack the values of column `name` of a batch, in the order of `places`."""
     if isinstance(values, np.ndarray):
         return values if places is None else values[places]
     if places is not None:
         values = [values[place] for place in places.tolist()]
-    return values if is_text or {*map(type, values)} <= {str} else stack(values)
+    return values if is_text or {*map(type, values)} <= {str} else restacked(values, name)
 
 
 class RowGroupRows(Rows[dict[str, Any]]):
@@ -254,6 +254,7 @@ class RowGroupRows(Rows[dict[str, Any]]):
             raise
         return {
             name: _stacked(
+                name,
                 values[0] if len(values) == 1 else concatenated(values),
                 order,
                 all(columns[name].is_text for columns, _ in parts),

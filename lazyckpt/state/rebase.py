@@ -63,7 +63,8 @@ def check_rank(state: State, chain: Chain) -> None:
         raise StateMismatch(
             f"the state is that of {state.rank} alone, but the pipeline is "
             f"{f'that of {rank}' if rank else 'not divided among ranks'}. Other ranks are "
-            "elsewhere after as many items, so save and load one state per rank "
+            "elsewhere after as many items: a stage after shard isn't rank-invariant, or may fail "
+            'under on_error="skip", as a collate may. Save and load one state per rank '
             "(a loader with group= has one for all), or use lz.reshard to convert all states to a "
             "different number of ranks"
         )

@@ -86,6 +86,10 @@ def halved(numbers: Any) -> Any:
     return numbers / 2
 
 
+def spelled(numbers: Any) -> Any:
+    return numbers.astype("U3")
+
+
 def noisy(rng: np.random.Generator, item: Any) -> Any:
     return item, rng.random(), rng.integers(9, size=crc(item) % 3).tolist()
 

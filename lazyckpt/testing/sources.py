@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lazyckpt.testing.functions import (
     halved,
     kept,
     parity,
+    spelled,
     tagged,
     tokens,
 )
@@ -30,6 +32,7 @@ counts = st.integers(0, 12)
 
 _items = st.lists(st.none() | st.integers(-9, 9) | st.text(max_size=2), max_size=20)
 _lengths = st.integers(0, 20)
+_dtypes = st.sampled_from(["i8", "?", "f2", "c8", "U2", "S2", "M8[s]", "m8[s]", "O", "i2,f4"])
 _weights = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
 
 
@@ -100,8 +103,16 @@ def _in_blocks(items: list[Any], starts: list[int], window: int, seed: int) -> P
     return lz.source(data) | lz.map(tagged) | lz.local_shuffle(window, seed=seed)
 
 
-def _halves(n: int, kind: Any) -> Pipeline[Any]:
-    return lz.source(kind(np.arange(n))) | lz.map(halved, vectorized=True)
+def _vectorized(n: int, kind: Any, fn: Any) -> Pipeline[Any]:
+    return lz.source(kind(np.arange(n))) | lz.map(fn, vectorized=True)
+
+
+def _array(n: int, dtype: str, shape: tuple[int, ...]) -> Pipeline[Any]:
+    return lz.source(np.arange(n * math.prod(shape)).reshape(n, *shape).astype(dtype))
+
+
+def _columns(n: int, dtype: str) -> Pipeline[Any]:
+    return lz.columns(x=np.arange(n).astype(dtype), y=np.linspace(0, 1, n))
 
 
 def _first(endless: st.SearchStrategy[Pipeline[Any]]) -> st.SearchStrategy[Pipeline[Any]]:
@@ -112,8 +123,13 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "source": _items.map(lz.source),
     "source(stream)": _items.map(Stream).map(lz.source),
     "source(range)": _lengths.map(range).map(lz.source),
-    "source(array)": _lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
-    "source(vectorized)": st.builds(_halves, _lengths, st.sampled_from([np.asarray, list, Stream])),
+    "source(array)": st.builds(_array, _lengths, _dtypes, st.sampled_from([(), (2,)])),
+    "source(vectorized)": st.builds(
+        _vectorized,
+        _lengths,
+        st.sampled_from([np.asarray, list, Stream]),
+        st.sampled_from([halved, spelled]),
+    ),
     "source(blocks)": st.builds(_in_blocks, _items, st.lists(counts), st.integers(1, 3), seeds),
     "sample": st.builds(_sampled, _items, seeds, st.booleans(), st.none() | sizes),
     "sample_balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
@@ -121,7 +137,7 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "pack_by_plan": st.builds(
         _planned, _items, st.sampled_from([1, 2, 3, 6]), overflows, st.none() | sizes, seeds
     ),
-    "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
+    "columns": st.builds(_columns, _lengths, _dtypes),
     "unfold": st.builds(
         lambda step, n: lz.unfold(step, [n]), st.sampled_from([countdown, falling_lists]), _lengths
     ),

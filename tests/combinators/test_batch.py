@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -83,7 +84,7 @@ def test_stack_is_numpys(shape: tuple[int, ...], dtypes: str) -> None:
         (
             [{"a": 1}, {"a": 1}, {"b": 1}],
             ValueError,
-            r"item 2 has keys .'b'., item 0 has .'a'.$",
+            r"item 2 has keys .'b'., item 0 has .'a'.; use the same keys",
         ),
         ([(1, 2), (1,)], ValueError, "item 1 has length 1, item 0 has 2"),
         ([None, None], TypeError, "None"),
@@ -100,7 +101,15 @@ def test_stack_is_numpys(shape: tuple[int, ...], dtypes: str) -> None:
         ([-1, 2**63], (TypeError, ValueError), "9223372036854775808"),
         ([{1, 2}, {1, 2}], TypeError, "set"),
         ([memoryview], TypeError, "type"),
-        ([{"a": {"b": None}}], TypeError, "None"),
+        (
+            [{"a": {"b": None}}],
+            TypeError,
+            "field 'a.b': no .* None .NoneType.; convert it or leave",
+        ),
+        ([{"a": A}, {"a": A[:1]}], ValueError, r"field 'a': item 1 has shape \(1, 3\), .*; pad"),
+        ([{"a": (1, {"b": [1]})}, {"a": (1, {"b": []})}], ValueError, "field 'a.1.b': item 1 has"),
+        ([{"a": 1}, {"a": "b"}], TypeError, "field 'a': item 1 is 'b' .*; convert them to one"),
+        ([{3: np.ma.array([1])}] * 2, TypeError, "field '3': an array is masked"),
     ],
     ids=lambda it: repr(it)[:30],
 )
@@ -108,6 +117,71 @@ def test_stack_refuses(items: list[Any], error: Any, words: str) -> None:
     with pytest.raises(error, match=words) as caught:
         lz.stack(items)
     assert str(caught.value).startswith("stack: ")
+
+
+class Name(str):
+    pass
+
+
+KINDS: list[tuple[Any, Any]] = [
+    (np.str_("a"), "b"),
+    (np.bytes_(b"a"), b"b"),
+    (Name("a"), "b"),
+    (OrderedDict(a=1), {"a": 2}),
+    (defaultdict(int, a=1), MappingProxyType({"a": 2})),
+    (np.zeros(3).view(np.recarray), np.ones(3)),
+    (True, np.float32(2)),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), KINDS, ids=lambda it: type(it).__name__)
+def test_items_of_two_types_stack_in_either_order(one: Any, other: Any) -> None:
+    found, turned = lz.stack([one, other]), lz.stack([other, one])
+    assert type(found) is type(turned)
+    rows, back = [*lz.source([found]) | lz.unbatch()], [*lz.source([turned]) | lz.unbatch()]
+    assert testing.equal(rows, back[::-1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(Point(1, 2), (1, 2)), ((1,), [1]), ("a", b"a"), (1, "a"), (1, np.str_("a")), (A, 1), ({}, 1)],
+)
+def test_items_of_two_types_are_refused_in_either_order(one: Any, other: Any) -> None:
+    for items in ([one, other], [other, one]):
+        with pytest.raises(TypeError, match=r"^stack: "):
+            lz.stack(items)
+
+
+COLUMNS: list[Any] = [
+    ["a", "bb", "c"],
+    [b"a", b"b\0", b"c"],
+    np.array([b"a", b"bb", b"c"]),
+    np.array([1, 2.5, 3], object),
+    np.array(["a", "b", "c"], object),
+    np.arange(3).astype("i2,f4"),
+    *(np.arange(3).astype(kind) for kind in ("?", "f2", ">i4", "F", ">f8", "M8[us]", ">m8[s]")),
+    *(np.arange(6).reshape(3, 2).astype(kind) for kind in (">i4", "i2", "U2", "O")),
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda it: repr(it)[:30])
+@pytest.mark.parametrize("pad", [None, 0])
+def test_the_types_of_a_batch_are_the_same_by_every_path(column: Any, pad: Any) -> None:
+    rows = np.asarray(column)
+    for data in (lz.columns(x=column), lz.source(rows)):
+        stacked = lz.batch(2, collate=lz.stack, pad=None if pad is None else data[pad])
+        expected = [*data | lz.filter(lambda row: True) | stacked]
+        assert testing.equal([*data | stacked], expected)
+        for options in ({"on_error": "skip"}, {"executor": lz.threads(2)}):
+            with lz.run(data | stacked, **options) as run:
+                assert testing.equal([*run], expected)
+
+
+def test_what_a_vectorized_function_returns_is_stacked_by_every_path() -> None:
+    for fn in (lambda x: {"s": x.astype("U2")}, lambda x: (x.astype(">i4"), x.tolist())):
+        made = lz.source(np.arange(3)) | lz.map(fn, vectorized=True)
+        stacked = lz.batch(2, collate=lz.stack)
+        assert testing.equal([*made | stacked], [*made | lz.filter(lambda row: True) | stacked])
 
 
 class Rows:

@@ -78,6 +78,19 @@ def test_bad_fractions(fractions: Any) -> None:
         lz.split(fractions, seed=0)
 
 
+@pytest.mark.parametrize(
+    ("fractions", "words"),
+    [
+        ({"train": 0.9, "val": "0.1"}, r"not '0.1' .str. for part 'val', got .*\{'train': 0.9"),
+        ([0.9, -0.1], r"numbers from 0 to 1, not -0.1 .float. for part 1, got"),
+        ({"train": 0.9, "val": 0.2}, r"a sum of at most 1, got .*\{'train': 0.9, 'val': 0.2\}"),
+    ],
+)
+def test_a_bad_fraction_is_named_with_its_part(fractions: Any, words: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=words):
+        lz.split(fractions, seed=0)
+
+
 @pytest.mark.parametrize("key", [None, 1.5, (1,), [1]], ids=repr)
 def test_a_key_that_cannot_be_hashed(key: Any) -> None:
     stage, _ = lz.split([0.5, 0.5], seed=0, key=lambda item: key)

@@ -59,7 +59,7 @@ def test_executors_are_values(shown: str) -> None:
         (lambda: lz.threads(timeout=float("nan")), "timeout=nan"),
         (lambda: lz.processes(worker_init=3), "worker_init must be callable"),  # type: ignore[arg-type]
         (lambda: lz.threads(1, 2), "threads: too many positional"),  # type: ignore[call-arg]
-        (lambda: lz.threads(num_workers=2), "num_workers"),  # type: ignore[call-arg]
+        (lambda: lz.threads(num_workers=2), r"num_workers.*threads\(workers=\d*, \*, buffer"),  # type: ignore[call-arg]
         (lambda: lz.threads(retries=1), "retries"),  # type: ignore[call-arg]  # it can end none
         (lambda: lz.inline(retries=1), "retries"),  # type: ignore[call-arg]
         (lambda: lz.futures(4, buffer_size=1), "must be a concurrent.futures.Executor"),
@@ -71,6 +71,8 @@ def test_executors_are_values(shown: str) -> None:
         (lambda: lz.futures(POOL, buffer_size=0), "buffer_size must be an int >= 1"),
         (lambda: lz.ray(workers=0), "workers must be an int >= 1"),
         (lambda: lz.ray(), "workers"),  # type: ignore[call-arg]
+        (lambda: lz.run(NUMBERS, num_workers=2), r"pass executor=lz.processes\(n\)"),  # type: ignore[call-arg]
+        (lambda: lz.run(NUMBERS, colour=2), "unexpected keyword argument 'colour'"),  # type: ignore[call-arg]
         (lambda: lz.run(NUMBERS, executor=4), r"write threads\(4\) or processes\(4\)"),  # type: ignore[arg-type]
         (lambda: lz.run(NUMBERS, executor=lz.threads), r"write threads\(\)"),  # type: ignore[arg-type]
         (lambda: lz.run(NUMBERS, executor="threads"), "got 'threads'"),  # type: ignore[arg-type]

@@ -17,6 +17,8 @@ SHUFFLED = NUMBERS | lz.shuffle(seed=0)
 STREAM = lz.source(Stream(range(9)))
 MIXED = STREAM | lz.shuffle(4, seed=0)
 RANDOM = lz.mix([NUMBERS, NUMBERS | lz.map(str)], [1, 2], seed=0)
+LISTS = lz.source([[1, 2]] * 9) | lz.map(list)
+PACKED = LISTS | lz.pack_first_fit(4, num_bins=2)
 SHARD = lz.shard(num_shards=2, index=0)
 
 
@@ -140,6 +142,14 @@ CASES = {
     "there is no random access after it": (
         [NUMBERS | lz.filter(bool) | SHARD, NUMBERS | lz.flat_map(range) | lz.batch(2) | SHARD],
         [NUMBERS | SHARD | lz.filter(bool), SHUFFLED | lz.repeat() | SHARD],
+    ),
+    "put shard before it": (
+        [NUMBERS | lz.filter(bool) | SHARD, NUMBERS | lz.flat_map(range) | lz.batch(2) | SHARD],
+        [PACKED | SHARD, LISTS | lz.concat_then_split(4) | lz.batch(2) | SHARD],
+    ),
+    "this keeps one state for all ranks; to divide the work as well, share it": (
+        [PACKED | SHARD, LISTS | lz.unbatch() | lz.map(range) | lz.concat_then_split(4) | SHARD],
+        [NUMBERS | lz.filter(bool) | SHARD, LISTS | SHARD | lz.concat_then_split(4)],
     ),
     "with workers, every rank reads all items before mix(...), including": (
         [RANDOM | lz.map(str) | SHARD, RANDOM | lz.map(str) | lz.repeat() | SHARD],

@@ -148,6 +148,24 @@ def test_states_of_ranks_that_were_merged() -> None:
     assert lz.reshard([*merged.values()], odd_ones(0)) == [run.state for run in runs]
 
 
+def test_a_collate_that_may_be_skipped_makes_states_of_ranks() -> None:
+    def at_step_2(count: int, last: Any) -> tuple[lz.Pipeline[Any], State]:
+        rows = lz.source(range(24)) | lz.map(lambda n: [12 // (n - 5)]) | lz.concat_then_split(2)
+        pipeline = rows | lz.shard(num_shards=count, index=0) | last
+        run = lz.run(pipeline, on_error="skip")
+        assert [len(batch) for batch in islice(run, 2)]
+        return pipeline, run.state
+
+    other, _ = at_step_2(3, lz.batch(2, collate=lz.stack))
+    _, of_rank = at_step_2(2, lz.batch(2, collate=lz.stack))
+    with pytest.raises(StateMismatch, match=r'may fail under on_error="skip", as a collate may'):
+        lz.rebase(of_rank, other)
+    other, _ = at_step_2(3, lz.batch(2))
+    _, of_all = at_step_2(2, lz.batch(2))
+    assert (of_rank.rank, of_all.rank) == ((0, 2), None)
+    assert next(lz.run(other, lz.rebase(of_all, other), on_error="skip"))
+
+
 def test_a_rank_of_its_own_is_one_through_every_change() -> None:
     state = lz.state_at(odd_ones(1), 5)
     assert State.from_json(state.to_json()) == state

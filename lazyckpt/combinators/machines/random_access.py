@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.machines.stacking import stack
+from lazyckpt.combinators.machines.stacking import restacked
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.checks import brief
 from lazyckpt.core.content import is_reader
@@ -101,7 +101,7 @@ def by_index(data: Any, length: int) -> Machine[Any]:
         values = read_only(np.asarray(data))  # rows of a memory map are plain arrays
         table = Table(
             values.__getitem__,
-            stacked=lambda indices: picked(values, indices),
+            stacked=lambda indices: restacked(picked(values, indices)),
             is_ours=True,
             spaced=lambda some: list(values[_slice(some)]),
         )
@@ -174,7 +174,7 @@ def _values(column: Column) -> Table[Any]:
     return Table(
         column.get,
         lambda indices: list(column.take(indices)),
-        lambda indices: _stacked(column, indices),
+        lambda indices: restacked(column.take(indices)),
         is_ours=True,
     )
 
@@ -189,14 +189,9 @@ def _rows(columns: dict[Any, Column]) -> Table[dict[Any, Any]]:
     return Table(
         lambda index: {name: column.get(index) for name, column in pairs},
         rows,
-        lambda indices: {name: _stacked(column, indices) for name, column in pairs},
+        lambda indices: restacked({name: column.take(indices) for name, column in pairs}),
         is_ours=True,
     )
-
-
-def _stacked(column: Column, indices: Indices) -> Any:
-    found = column.take(indices)
-    return found if isinstance(found, np.ndarray) else stack(found)
 
 
 def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Any, Generic, Literal, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,9 +28,36 @@ from lazyckpt.state.rebase import followed
 from lazyckpt.state.state import AnyState, State
 from lazyckpt.stats import Stats
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T", covariant=True)
 
+_REMEDIES = {  # for arguments of DataLoader
+    "num_workers": "pass executor=lz.processes(n)",
+    "prefetch_factor": "pass executor=lz.processes(n, buffer_size=...)",
+    "batch_size": "put batch(n, collate=lz.stack) in the pipeline",
+    "collate_fn": "put batch(n, collate=...) in the pipeline",
+    "drop_last": "put batch(n, drop_last=True) in the pipeline",
+    "shuffle": "put shuffle(seed=...) in the pipeline",
+    "sampler": "put shuffle, sample or gather in the pipeline",
+}
 
+
+def _hinting(function: Callable[P, R]) -> Callable[P, R]:
+    """Say what to write in place of an argument of torch's `DataLoader`."""
+
+    @wraps(function)
+    def public(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs.keys() & _REMEDIES.keys():
+            raise ArgumentError(
+                f"loader: got an unexpected keyword argument {name!r}; {_REMEDIES[name]}"
+            )
+        return function(*args, **kwargs)
+
+    return public
+
+
+@_hinting
 def loader(
     pipeline: Pipeline[T],
     executor: Executor | None = None,

@@ -30,3 +30,9 @@ def test_stack(items: list[Any], expected: Any) -> None:
 )
 def test_stack_refuses(items: list[Any], error: Any, words: str) -> None:
     batches.test_stack_refuses(items, error, words)
+
+
+def test_parameters_and_tensors_stack_in_either_order() -> None:
+    batches.test_items_of_two_types_stack_in_either_order(
+        torch.nn.Parameter(torch.zeros(2)), torch.ones(2)
+    )

@@ -171,6 +171,8 @@ def test_what_a_loader_refuses() -> None:
         lz.torch.loader(epoch_of(), epoch_size=0)
     with pytest.raises(lz.ArgumentError, match=r"executor must be an executor.*threads\(4\)"):
         lz.torch.loader(epoch_of(), 4)  # type: ignore[arg-type]
+    with pytest.raises(lz.ArgumentError, match=r"'num_workers'; pass executor=lz.processes\(n\)"):
+        lz.torch.loader(epoch_of(), num_workers=2)  # type: ignore[call-arg]
     with pytest.raises(lz.StateMismatch, match="repeat"):
         lz.torch.loader(epoch_of(), state=lz.init(pipeline_of()))
 
