@@ -17,14 +17,20 @@ Nodes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Reach(NamedTuple):
-    """How far a rank reads ahead: with so many workers and such a buffer.
+    """How far a rank reads ahead.
 
     All ranks take the least of all, so that none waits for an item that a different rank, which
     waits for it in turn, will not reach before, and none makes one that another never asks for.
+
+    Attributes:
+        workers: Its workers for its own tasks, after `shard`.
+        buffer_size: Its buffer.
+        common_workers: Its workers for common tasks, unless it does none.
     """
 
     workers: int
     buffer_size: int
+    common_workers: int = 1 << 30
 
 
 def least(reaches: Iterable[Sequence[int]]) -> Reach:

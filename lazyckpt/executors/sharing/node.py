@@ -316,7 +316,7 @@ class FollowingPool(QueuedPool):
         self._hang_up()
         reach = Reach(self._own.workers, self.buffer_size)
         link = join(self, self._meeting, told, reach, self._use)
-        self._own.reach = link.reach
+        self._own.reach = link.reach.workers, link.reach.buffer_size
         link.open(partial(self._receive, link), partial(self._leave, link))
 
     def _use(self, link: Link) -> None:

@@ -103,7 +103,7 @@ class SharedPool(QueuedPool):
         self.retries, self.chunk_size, self.in_transit = inner.retries, chunk_size, inner.in_transit
         self.is_external = inner.is_external
         self._pools, self._handlers = pools, handlers
-        self._own_reach = Reach(len(pools), inner.buffer_size)
+        self._own_reach = Reach(len(pools), inner.buffer_size, len(pools))
         self._meeting, self._patience = meeting, timeout
         self._lock = threading.RLock()
         self._closing = threading.RLock()
@@ -132,9 +132,9 @@ class SharedPool(QueuedPool):
         self._hang_up()
         self._end_drivers()
         link = join(self, self._meeting, told, self._own_reach, self._use)
-        self.reach = link.reach
-        self.workers = link.reach.workers * len(link.makers)  # so many tasks are under way in all
-        self.buffer_size = link.reach.buffer_size
+        least, self.buffer_size, each = link.reach
+        self.reach = least, self.buffer_size
+        self.workers = each * len(link.makers)  # so many tasks are under way in all
         self._prepare(link)
         link.open(partial(self._receive, link), partial(self._leave, link))
         if self.reader is not None and not self.is_stopped:

@@ -44,6 +44,20 @@ def test_a_reader_for_a_gated_run_reads_what_is_asked_for() -> None:
     assert len(calls) < 30
 
 
+def test_a_reader_uses_all_of_its_workers_whatever_those_of_its_followers() -> None:
+    at_once = threading.Barrier(6)
+
+    def waits(n: int) -> int:
+        at_once.wait(5.0)
+        return n
+
+    items = lz.source(range(60)) | lz.map(waits) | lz.filter(lambda n: True)
+    hub = Hub(2, nodes=((0, 1),))
+    threads = [lz.threads(6, buffer_size=1), lz.threads(1, buffer_size=1)]
+    found = together(items, hub, 15, executor=threads.__getitem__, chunk_size=1)
+    assert [len(rank) for rank in found] == [15, 15]
+
+
 def test_a_rank_that_stops_is_an_error_once_its_node_waits_for_it() -> None:
     hub = Hub(3, nodes=((0, 1), (2,)))
 
