@@ -147,11 +147,13 @@ class Lookahead:
                     self._keep_done()
                     continue
                 if not self._is_behind_lost(pending):
+                    self._pool.drop([pending])
                     self._losses.add(error, task, pending)
                 self._generate_again()
             else:
                 if not outcome.is_transfer_error or task.is_single:
                     return self._received(task, pending, outcome)
+                self._pool.drop([pending])
                 self._losses.use_single_items(task.size)
                 self._generate_again()
             finally:
@@ -254,6 +256,7 @@ class Lookahead:
             self._continue(1, task, pending, outcome)
         self._queue.popleft()
         self._items -= task.size
+        self._pool.drop([pending])
         if outcome.end is not None and self._is_stream:
             self.close()
             self._add(Task(None, after=outcome.end), None)

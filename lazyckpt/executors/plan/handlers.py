@@ -216,7 +216,7 @@ class Reader(Handler):
     ) -> None:
         """Read items of a stream, from where the last task ended if the position is None."""
         reading, self._stream, position = self._stream, None, task.position
-        if position is not None and (reading is None or try_snapshot(reading.flow) != position):
+        if position is not None:
             if self._skip_log is not None:
                 self._skip_log.drain()  # records before an error; they are skipped again
             flow = self.machine.flow(position)

@@ -135,7 +135,7 @@ class WorkerPool(ABC):
         return pending.is_done
 
     def drop(self, pending_tasks: Iterable[PendingTask]) -> None:  # noqa: B027  # most keep none
-        """Release tasks whose outcomes aren't needed."""
+        """Forget tasks whose outcomes were used, or aren't needed."""
 
     def hold_back(self) -> None:  # noqa: B027  # most have handed their tasks on
         """Hold back tasks that haven't begun, until a thread waits for them or `release`."""

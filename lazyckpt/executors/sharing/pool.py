@@ -239,9 +239,11 @@ class SharedPool(QueuedPool):
 
     def _take_in(self, pending: PendingTask, found: Any) -> None:
         if not callable(found):
+            key, link = pending.handle
+            found = self._opened(found, link)
             with self._lock:
-                self._take(*pending.handle)
-            found = self._opened(found, pending.handle[1])
+                if link is self._link and key in self._have:
+                    self._have[key][0] = found  # until it is dropped: it may be asked for again
             if isinstance(found, Loss):
                 self.losses += 1
                 found = partial(found.raise_at, pending)
@@ -260,27 +262,19 @@ class SharedPool(QueuedPool):
             raise TaskLost  # who has the items is known in that opening only
         return found
 
-    def _take(self, key: bytes, link: Link | None) -> Any:
-        """Drop the outcome of a task, and return it; None if there is none."""
-        found = self._have.get(key) if link is self._link else None
-        if not found:
-            return None
-        outcome = found.popleft()
-        if not found:
-            del self._have[key]
-            self._turns.pop(key, None)
-        return outcome
-
     def drop(self, pending_tasks: Iterable[PendingTask]) -> None:
         with self._lock:
             for pending in pending_tasks:
                 key, link = pending.handle
-                if key is None or link is not self._link or pending.outcome is not None:
+                if key is None or link is not self._link:
                     continue
-                if (found := self._take(key, link)) is None:
+                if found := self._have.get(key):
+                    self._opened(found.popleft(), link)  # so that its maker is told
+                    if not found:
+                        del self._have[key]
+                        self._turns.pop(key, None)
+                elif not pending.is_done:
                     self._unwanted.add(key)
-                else:
-                    self._opened(found, link)  # so that its maker is told
 
     def _wait_for(self, pending: PendingTask) -> Any:
         self._make_awaited()

@@ -267,6 +267,26 @@ def test_a_rewind_by_all_is_a_new_beginning() -> None:
     assert equal(first, rows)
 
 
+def test_a_rewind_to_where_a_run_is_is_a_new_beginning() -> None:
+    """For all ranks, however far each has read ahead."""
+
+    def work(rank: int) -> list[Any]:
+        executor = shared_by(hub, rank, lz.threads(2 + rank, buffer_size=2 - rank), 1)
+        own = mixed | lz.shard(num_shards=2, index=rank, remainder="drop")
+        with lz.run(own, executor=executor) as run:
+            found = [next(run)]
+            run.pause()
+            time.sleep(0.05)
+            run.unpause()
+            found.append(next(run))
+            run.load_state_dict(run.state_dict())
+            return [*found, *islice(run, 3)]
+
+    mixed, hub = kept([*range(200)]) | lz.shuffle(9, seed=1), Hub(2, timeout=3.0)
+    expected = [[*islice(mixed | lz.shard(num_shards=2, index=n), 5)] for n in range(2)]
+    assert equal(on_ranks(2, work), expected)
+
+
 def test_a_change_and_a_pause_by_all() -> None:
     def gone_through(run: Any, rank: int) -> list[Any]:
         found = made(run, 4)

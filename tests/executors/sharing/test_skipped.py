@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lazyckpt as lz
 from lazyckpt.executors.sharing import payloads
+from lazyckpt.executors.sharing.executor import shared
+from lazyckpt.executors.sharing.meeting import SocketMeeting
 from lazyckpt.testing import equal
-from tests.executors.sharing.ranks import Hub, Nodes
+from tests.executors.sharing.rank import SECRET
+from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, place
 from tests.executors.sharing.test_laws import dealt, made, together
 
 JOINED: dict[str, Callable[[lz.Pipeline[Any], lz.Pipeline[Any]], lz.Pipeline[Any]]] = {
@@ -71,3 +79,32 @@ def test_failures_by_chance_are_the_same_on_all_ranks(join: Any, nodes: Nodes) -
     rows = [tuple(row["tokens"].tolist()) for rank in found for batch, _ in rank for row in batch]
     assert len(set(rows)) == len(rows) == 48
     assert all(count == 1 for n, count in seen.items() if n < 20)
+
+
+def kills(slow: Path, n: int) -> list[int]:
+    if n == 13:
+        if not slow.exists():
+            slow.touch()
+            time.sleep(1.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [n]
+
+
+def test_outcomes_that_came_before_a_worker_was_lost_are_kept_on_each_rank(tmp_path: Path) -> None:
+    """One rank waits for the item that kills; the other has looked at items after it."""
+    items = lz.source(range(40)) | lz.map(partial(kills, tmp_path / "slow")) | lz.filter(bool)
+
+    def work(rank: int) -> list[int]:
+        meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 20.0)
+        executor = shared(kills, lz.processes(2), meeting, {"chunk_size": 1, "timeout": 10.0})
+        numbers = []
+        own = items | lz.shard(num_shards=2, index=rank)
+        with lz.run(own, executor=executor, on_error="skip") as run:
+            for (n,) in run:
+                numbers.append(n)
+                time.sleep(0.1 * rank)
+        return numbers
+
+    kept = [n for n in range(40) if n != 13]
+    with place() as found:
+        assert on_ranks(2, work) == [kept[::2], kept[1::2]]
