@@ -71,8 +71,6 @@ def test_executors_are_values(shown: str) -> None:
         (lambda: lz.futures(POOL, buffer_size=0), "buffer_size must be an int >= 1"),
         (lambda: lz.ray(workers=0), "workers must be an int >= 1"),
         (lambda: lz.ray(), "workers"),  # type: ignore[call-arg]
-        (lambda: lz.run(NUMBERS, num_workers=2), r"pass executor=lz.processes\(n\)"),  # type: ignore[call-arg]
-        (lambda: lz.run(NUMBERS, colour=2), "unexpected keyword argument 'colour'"),  # type: ignore[call-arg]
         (lambda: lz.run(NUMBERS, executor=4), r"write threads\(4\) or processes\(4\)"),  # type: ignore[arg-type]
         (lambda: lz.run(NUMBERS, executor=lz.threads), r"write threads\(\)"),  # type: ignore[arg-type]
         (lambda: lz.run(NUMBERS, executor="threads"), "got 'threads'"),  # type: ignore[arg-type]
