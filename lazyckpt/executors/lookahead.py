@@ -142,7 +142,7 @@ class Lookahead:
             except (WorkerDied, WorkerTimeout) as error:
                 if not isinstance(pending, PendingTask):
                     raise
-                if self._is_lost_by_others():
+                if self._is_lost_by_others(error):
                     is_alone = True
                     self._keep_done()
                     continue
@@ -339,9 +339,14 @@ class Lookahead:
                 pending = self._submit(task)
             self._add(task, pending)
 
-    def _is_lost_by_others(self) -> bool:
-        """Return whether workers were lost at a task of other work, if these hold their items."""
-        lost = self._pool.lost_at if self._holds_items else None
+    def _is_lost_by_others(self, error: Exception) -> bool:
+        """Return whether workers were lost at a task of other work.
+
+        A hang of those that don't hold their items counts as this work's: a hang at each item up
+        to that one would take too long.
+        """
+        is_known = self._holds_items or isinstance(error, WorkerDied)
+        lost = self._pool.lost_at if is_known else None
         return lost is not None and all(each is not lost for _, each in self._queue)
 
     def _is_behind_lost(self, pending: PendingTask) -> bool:

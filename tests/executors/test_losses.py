@@ -244,6 +244,16 @@ def test_what_kills_once_is_no_error_where_it_is_tried_again(
     assert len((tmp_path / "tries").read_text().splitlines()) == 2
 
 
+@pytest.mark.parametrize("name", sorted({*SHAPES} - {"rows", "behind a buffer"}))  # read ahead
+def test_an_item_that_kills_is_an_error_at_its_place(name: str) -> None:
+    pipeline = SHAPES[name](killing({41}))
+    expected, found = list[Any](), list[Any]()
+    fails(lz.run(pipeline), expected, lz.WorkerDied, "killed by SIGKILL")
+    with lz.run(pipeline, executor=lz.processes(2)) as run:
+        fails(run, found, lz.WorkerDied, "was ended by SIGKILL")
+    assert found == expected
+
+
 @pytest.mark.parametrize("shape", ["map", "stream"])
 def test_an_item_that_kills_is_an_error_after_so_many_tries(shape: str, tmp_path: Path) -> None:
     bad = Counted(tmp_path / "tries", {41})
