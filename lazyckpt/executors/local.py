@@ -158,10 +158,10 @@ def processes(
     before `worker_init`. For random numbers that a resume repeats, use `random_map`.
 
     If a worker dies, `WorkerDied` is raised at the item that it was computing, after all
-    earlier items; if it was reading ahead, such as several rows of a file, a few items before.
-    The run can continue, with new workers. With `on_error="skip"`, an item that kills or hangs
-    its worker is tried again at least once and then skipped, if its stage may skip items that
-    fail.
+    earlier items. If it had read ahead, such as several rows of a file or the input of a later
+    `map`, it is raised before the items that it had read. The run can continue, with new
+    workers. With `on_error="skip"`, an item that kills or hangs its worker is tried again at
+    least once and then skipped, if its stage may skip items that fail.
 
     Small items travel in chunks of up to 16,384 items, 256 KiB and 32 ms of work. If items
     become slow, what is ready after 0.1 s is delivered. Two chunks per worker are held ready.

@@ -58,8 +58,8 @@ class SharedPool(QueuedPool):
 
     A task for items before `shard` is the same on all ranks. Its key follows from the stage and
     the position alone, and the position decides which rank does it. That rank does the task when
-    it reaches it, and posts the outcome to all. Each rank keeps the outcome until it reaches the
-    task itself. So no rank gets further ahead of the slowest rank than the tasks that the slowest
+    it reaches it, and posts the outcome to all. Each rank keeps the outcome until it delivers the
+    items itself. So no rank gets further ahead of the slowest rank than the tasks that the slowest
     has under way, and the slowest finds all that it needs next made by the ranks ahead of it.
 
     A rank that leaves has posted all of its outcomes, and the others do the rest in its place. If
@@ -132,9 +132,9 @@ class SharedPool(QueuedPool):
         self._hang_up()
         self._end_drivers()
         link = join(self, self._meeting, told, self._own_reach, self._use)
-        least, self.buffer_size, each = link.reach
-        self.reach = least, self.buffer_size
-        self.workers = each * len(link.makers)  # so many tasks are under way in all
+        reach = link.reach
+        self.reach, self.buffer_size = (reach.workers, reach.buffer_size), reach.buffer_size
+        self.workers = reach.common_workers * len(link.makers)  # tasks under way in all
         self._prepare(link)
         link.open(partial(self._receive, link), partial(self._leave, link))
         if self.reader is not None and not self.is_stopped:

@@ -276,7 +276,7 @@ def test_a_rewind_to_where_a_run_is_is_a_new_beginning() -> None:
         with lz.run(own, executor=executor) as run:
             found = [next(run)]
             run.pause()
-            time.sleep(0.05)
+            time.sleep(0.05)  # what is under way comes, and nothing more is asked for
             run.unpause()
             found.append(next(run))
             run.load_state_dict(run.state_dict())

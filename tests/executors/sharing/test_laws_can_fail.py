@@ -51,7 +51,7 @@ LAWS: dict[str, Callable[[], None]] = {
         "differ",
     ),
     "errors": laws.test_an_error_comes_at_the_same_place_on_all_and_again,
-    "skips": lambda: skipped.agree_on_chance(skipped.JOINED["mix"], Hub(3, delay=0.01)),
+    "skips": lambda: skipped.agree_on_chance("mix", Hub(4, delay=0.01)),
     "loss": partial(laws.test_the_loss_of_a_rank_is_an_error_that_names_it, 0, 1),
     "liveness": stays_in_step,
     "refusal": laws.test_what_can_not_be_shared_is_refused,

@@ -413,7 +413,7 @@ def test_items_that_are_made_as_their_rank_leaves(monkeypatch: pytest.MonkeyPatc
     keep = Payloads.keep
 
     def late(payloads: Payloads, *outcome: Any) -> Outcome:
-        time.sleep(0.003)
+        time.sleep(0.003)  # the rank leaves meanwhile
         return keep(payloads, *outcome)
 
     monkeypatch.setattr(Payloads, "keep", late)
