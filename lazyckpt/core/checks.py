@@ -193,7 +193,7 @@ def _check_strings(stage: str, dtype: np.dtype[Any], parts: Sequence[Any]) -> No
 
 
 def _check_floats(stage: str, found: Array, parts: Sequence[Any]) -> None:
-    if not parts or not (np.abs(found) >= _EXACT).any():
+    if not parts or not (np.abs(found) >= np.float64(_EXACT)).any():  # beyond a float16
         return
     for value in _values(parts):
         if isinstance(value, (int, np.integer)) and abs(int(value)) >= _EXACT:

@@ -14,6 +14,7 @@ from lazyckpt.core.registry import copying
 
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
 _PLAIN = "biufcmM"  # kinds of dtypes whose items `stack` makes an array of the same dtype
+_PYTHONS = {bool, int, float, complex}
 _NUMBERS = (bool, int, float, complex, np.generic)
 _REMEDIES = {
     "keys": "use the same keys for all",
@@ -28,7 +29,8 @@ def stack(items: Sequence[Any]) -> Any:
     """Stack a batch of similar items into arrays, field by field: the standard `collate`.
 
     - arrays of one shape: an array with a new first axis
-    - numbers, bools and NumPy scalars: a one-dimensional array
+    - numbers, bools and NumPy scalars: a one-dimensional array; Python's take the dtype of
+      NumPy's, if that holds them
     - strings and bytes: a list
     - tuples, named tuples and lists: the same type, with every field stacked
     - mappings: a dict, with every field stacked
@@ -98,7 +100,8 @@ def _stacked(items: Sequence[Any], field: str) -> Any:
         _alike(name, items, _NUMBERS)
         found = np.array(items)
         if found.dtype != object:
-            return unchanged(name, found, items)
+            dtype = _dtype_of_scalars(items, found.dtype)
+            return unchanged(name, found.astype(dtype, copy=False), items)
         first = _without_array(name, items)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
@@ -112,6 +115,29 @@ def _stacked(items: Sequence[Any], field: str) -> Any:
 
 def _inside(field: str, key: Any) -> str:
     return f"{field}.{key}" if field else f"{key}"
+
+
+def _dtype_of_scalars(items: Sequence[Any], standard: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that numbers have if Python's take that of NumPy's among them, as in NEP 50.
+
+    Return the standard one if there are no such, or if it would change a number of Python.
+    """
+    kinds = {*map(type, items)}
+    plain, scalars = kinds & _PYTHONS, kinds - _PYTHONS
+    if not plain or not scalars or not all(issubclass(kind, np.number) for kind in scalars):
+        return standard
+    dtype = np.result_type(*map(np.dtype, scalars), *[kind(0) for kind in plain])
+    fits = all(_fits(item, dtype) for item in items if type(item) in plain)
+    return dtype if fits else standard
+
+
+def _fits(number: complex, dtype: np.dtype[Any]) -> bool:
+    """Return whether an int is itself in a dtype, and whether a float is finite in it if it is."""
+    with np.errstate(over="ignore"):
+        found = np.array(number).astype(dtype)
+    if isinstance(number, int):
+        return bool(np.isfinite(found)) and int(found.real) == number
+    return bool(np.isfinite(found) == np.isfinite(number))
 
 
 def _without_array(name: str, items: Sequence[Any]) -> Any:
