@@ -355,7 +355,8 @@ class Delivery(Generic[T]):
         """Stop delivery, and release everything that is open."""
         self.is_closed = True
         self._clock.stop()
-        if self.session is None or self.is_making:
+        keeps_ready = self.session is not None and self.session.keeps_ready
+        if self.is_making or not keeps_ready:
             if not self.is_making:
                 self.cursor.set_mark()
             self.drop()

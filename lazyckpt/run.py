@@ -257,7 +257,8 @@ class Run(Iterator[T], Pictured):
 
         It is safe to call from a signal handler or from the pipeline's own functions. No item is
         delivered after that, and an item in progress is delivered after reopening. The state stays
-        readable. Entering the run reopens it, with the items that workers had ready.
+        readable. Entering the run reopens it. Items that workers had ready are kept, unless ranks
+        share work.
         """
         self._delivery.close()
 

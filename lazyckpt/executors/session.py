@@ -38,7 +38,10 @@ class Session:
     Attributes:
         gate: Says whether items are computed ahead.
         prefetching: The items being computed; None until a flow is open.
+        keeps_ready: Whether items that are ready are still there after `stop` and `start`.
     """
+
+    keeps_ready = True
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ class Session:
             self.fill()
 
     def stop(self) -> None:
-        """End all workers. Ready items are kept; after `start`, workers can start again."""
+        """End all workers; after `start`, they can start again."""
         self.gate.is_closed = True
         _stop(self.gate.pools, self._owner)
         self._end.detach()

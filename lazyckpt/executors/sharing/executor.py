@@ -24,7 +24,7 @@ from lazyckpt.failures.skipping import apart, leaves_out, skip_log_of, stage_beh
 
 P = TypeVar("P", bound=WorkerPool)
 
-_LINGER = 5.0  # seconds for a reading process to announce that it leaves
+_LINGER = 8.0  # seconds for a reading process to announce that it leaves
 
 
 class SharedExecutor(PoolExecutor):
@@ -64,7 +64,9 @@ class SharedExecutor(PoolExecutor):
         is_divided = len(segments) == 1 and segments[0].kind == "chunks"
         if is_divided or (self.arguments["meeting"].nodes and _by_node().shard_of(chain) is None):
             return self.inner.open(chain, gate)  # each rank computes its own items
-        return super().open(chain, gate)
+        session = super().open(chain, gate)
+        session.keeps_ready = False  # another number of items on each rank
+        return session
 
     def driven(
         self,

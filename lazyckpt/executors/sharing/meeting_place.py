@@ -177,11 +177,11 @@ def _differing(one: _Gathering, other: _Gathering) -> str:
         f"{name}: {told.get(name, 'nothing')} and {others.get(name, 'nothing')}"
         for name in names[:3]
     )
-    return (
-        f"ranks {min(one.ranks)} and {min(other.ranks)} differ, and share no work: "
-        f"{shown}; make settings and data equal, and the functions before shard with the values "
-        "bound to them"
-    )
+    remedy = "make settings and data equal, and the functions before shard with their bound values"
+    if names == ["position"]:
+        remedy = "begin on all ranks from one state"
+    ranks = f"ranks {min(one.ranks)} and {min(other.ranks)}"
+    return f"{ranks} differ, and share no work: {shown}; {remedy}"
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.call import Call, Chain
@@ -36,7 +37,8 @@ from lazyckpt.failures.skipping import apart, skip_log_of
 if TYPE_CHECKING:
     from lazyckpt.executors.sharing.executor import SharedExecutor
 
-_PATIENCE = 1.0  # seconds that a leader which ends waits for its followers
+_CATCH_UP = 3.0  # seconds that a leader which ends waits for followers that are behind it
+_PATIENCE = 1.0  # seconds that it then waits for their end
 _TICK = 0.25  # seconds between two looks whether the leader is alive
 _LOST = b"we lost "  # in the first half of the key of a message: the other half is a rank
 
@@ -128,6 +130,7 @@ class LeadingPool(SharedPool):
     _tee: Tee | None = None
     _followers: Mapping[int, SimpleQueue[Any]] = {}  # their requests
     _are_done: threading.Event | None = None  # set once no follower is left
+    _reading: Sequence[threading.Thread] = ()  # for followers
 
     def read(
         self,
@@ -152,6 +155,7 @@ class LeadingPool(SharedPool):
 
     def begin(self, told: Mapping[str, Any]) -> None:
         """Begin an opening."""
+        self._let_others_catch_up(self._patience)  # it will wait for them anyway
         self._open(told)
         self.own.reach = self.reach
 
@@ -183,23 +187,35 @@ class LeadingPool(SharedPool):
         )
         self._followers = {rank: SimpleQueue() for rank in followers}
         self._are_done = threading.Event() if followers else None
-        for rank, requests in self._followers.items():
-            thread = threading.Thread(
+        self._reading = [
+            threading.Thread(
                 target=self._read_for,
                 args=(link, self.payloads, tee, rank, requests),
                 name=f"lazyckpt-follower-{rank}",
                 daemon=True,
             )
+            for rank, requests in self._followers.items()
+        ]
+        for thread in self._reading:
             thread.start()
 
     def stop(self) -> None:
-        tee, are_done = self._tee, self._are_done
         try:
-            if tee is not None and are_done is not None:
-                tee.leave(self._meeting.rank)
-                are_done.wait(_PATIENCE)  # so that none of them has to read its last items itself
+            self._let_others_catch_up(_CATCH_UP)
+            if self._are_done is not None:
+                self._are_done.wait(_PATIENCE)  # so that none has to read its last items itself
         finally:  # also after an error of a signal handler
             super().stop()
+
+    def _let_others_catch_up(self, seconds: float) -> None:
+        """Read for followers what this rank has passed, so that none makes it again."""
+        tee, are_done, rank = self._tee, self._are_done, self._meeting.rank
+        if tee is None or are_done is None:
+            return
+        tee.leave(rank)
+        deadline = monotonic() + seconds
+        while tee.behind(rank) and not are_done.wait(_TICK) and monotonic() < deadline:
+            say_alive()  # where this is a process of which others wait for items
 
     def _say_goodbye(self) -> None:
         tee, self._tee, self._are_done = self._tee, None, None
@@ -208,6 +224,8 @@ class LeadingPool(SharedPool):
         followers, self._followers = self._followers, {}
         for requests in followers.values():
             requests.put(None)
+        for thread in self._reading:
+            thread.join(_PATIENCE)  # it may have an answer to send
         super()._say_goodbye()
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -149,6 +150,18 @@ class Tee:
                 return False
             there = stream.passed + len(stream.held)
             return there < stream.reached.get(rank, 0) + count
+
+    def behind(self, rank: int) -> list[tuple[int, float]]:
+        """Return how far ranks that need items are, of those that one has passed already."""
+        with self._changed:
+            reached = self._reached(rank)
+            return [found for each in self._done if (found := self._reached(each)) < reached]
+
+    def _reached(self, rank: int) -> tuple[int, float]:
+        """Return a rank's stream, as a number, and how many items of it the rank has passed."""
+        number = self._opened[rank] - 1
+        stream = self._streams.get(number)
+        return number, inf if stream is None else stream.reached.get(rank, 0)
 
     def leave(self, rank: int) -> None:
         """Wait for a rank no longer."""

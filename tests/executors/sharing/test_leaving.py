@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.meeting import SocketMeeting
 from lazyckpt.executors.sharing.wire import prove, send_json
 from tests.executors.sharing.rank import SECRET
-from tests.executors.sharing.ranks import on_ranks, place
+from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, place, shared_by
 from tests.executors.sharing.test_meeting import REACH, TOLD
 from tests.executors.sharing.test_sockets import is_any, job
 from tests.helpers import until
@@ -80,6 +81,25 @@ def test_an_error_of_a_signal_handler_while_a_rank_leaves_is_no_loss(
             run.close()
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("nodes", [(), ((0, 1),)])
+def test_runs_that_are_closed_and_entered_again_go_on(nodes: Nodes) -> None:
+    """Though their ranks had computed different numbers of items ahead."""
+    items = lz.source(range(400)) | lz.map(abs) | lz.filter(is_any)
+    hub, come = Hub(2, nodes=nodes), threading.Barrier(2)
+
+    def work(rank: int) -> list[int]:
+        executor, found = shared_by(hub, rank, lz.threads(2, buffer_size=1 + 40 * rank)), []
+        run = lz.run(items | lz.shard(num_shards=2, index=rank), executor=executor)
+        for _ in range(3):
+            with run:
+                found += islice(run, 20)
+                until(lambda: run.stats.ready > 10 * rank)
+                come.wait(20)  # so that no rank leaves while the other one waits for its items
+        return found
+
+    assert on_ranks(2, work) == [[*range(rank, 120, 2)] for rank in range(2)]
 
 
 def failing(n: int) -> int:

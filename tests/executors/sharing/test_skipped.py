@@ -20,7 +20,7 @@ from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.meeting import SocketMeeting
 from lazyckpt.testing import equal
 from tests.executors.sharing.rank import SECRET
-from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, place
+from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, place, shared_by
 from tests.executors.sharing.test_laws import dealt, made, together
 
 JOINED: dict[str, Callable[[lz.Pipeline[Any], lz.Pipeline[Any]], lz.Pipeline[Any]]] = {
@@ -43,14 +43,16 @@ def _small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(payloads, "SMALL_BYTES", request.param)
 
 
-def documents(fails: Callable[[int], bool], seen: Counter[int]) -> lz.Pipeline[Any]:
+def documents(
+    fails: Callable[[int], bool], seen: Counter[int], count: int = 400
+) -> lz.Pipeline[Any]:
     def tokens(n: int) -> list[int]:
         seen[n] += 1
         if fails(n):
             raise ValueError(n)
         return [n] * 8
 
-    return lz.source(range(400)) | lz.map(tokens) | lz.filter(bool)
+    return lz.source(range(count)) | lz.map(tokens) | lz.filter(bool)
 
 
 def others() -> lz.Pipeline[Any]:
@@ -84,6 +86,34 @@ def agree_on_chance(name: str, hub: Hub) -> None:
     rows = [tuple(row["tokens"].tolist()) for rank in found for batch, _ in rank for row in batch]
     assert len(set(rows)) == len(rows) == 64
     assert all(count == 1 for n, count in seen.items() if n < REACHED[name])
+
+
+@pytest.mark.parametrize(("does", "late"), [("close", 1.6), ("rewind", 0.4)])
+def test_the_last_rows_of_a_rank_that_is_behind_its_reader_are_not_made_again(
+    does: str, late: float
+) -> None:
+    """The reader waits with its end, or new beginning."""
+    chance, hub = random.Random(0), Hub(2, nodes=((0, 1),))
+    found = documents(lambda n: chance.random() < 0.2, Counter(), count=2_000)
+    pipeline = found | lz.map(lambda tokens: tokens * 10) | lz.pack_first_fit(300, num_bins=4)
+
+    def work(rank: int) -> tuple[str, list[Any]]:
+        executor = shared_by(hub, rank, lz.threads(2, buffer_size=1))
+        own, rows = pipeline | lz.shard(num_shards=2, index=rank), list[Any]()
+        with lz.run(own, executor=executor, on_error="skip") as run:
+            for step in range(40):
+                if rank and step == 15:
+                    time.sleep(late)  # so that its reader is done before
+                rows.append(tuple(next(run)["tokens"].tolist()))
+            state = run.state.to_json()
+            if does == "rewind":
+                run.load_state_dict(run.state)
+                next(run)
+        return state, rows
+
+    (state, rows), (other_state, other_rows) = on_ranks(2, work)
+    assert state == other_state
+    assert len({*rows, *other_rows}) == 80
 
 
 def kills(slow: Path, n: int) -> list[int]:
