@@ -387,6 +387,11 @@ class Delivery(Generic[T]):
         self._under_way = _NO_BLOCK
 
     def _annotated(self, error: BaseException) -> BaseException:
+        if isinstance(error, TaskLost):
+            error = PipelineError(
+                "the run was changed in a different thread while an item was computed; nothing is "
+                "lost: ask for the item again, and change it in the thread that iterates"
+            )
         cursor = self.cursor
         cursor.jump()
         return annotated(

@@ -260,9 +260,9 @@ def run(
     items count as one. An item also counts as failed if it kills or hangs its worker in
     `processes`, or if a packing stage drops it for its length (`overflow="drop"`, `drop_longer`).
     Other errors are still raised: in `take_while`, `scan`, `flat_scan`, vectorized maps and
-    streams, and within the parts of a `zip`, because skipping there would shift other items. So are
-    errors within a pipeline that the function of a `flat_map` or `interleave_map` returns: put a
-    stage that may fail after it.
+    streams, and within the parts of a `zip`, `switch`, `case` or `multiplex`, because skipping
+    there would shift other items. So are errors within a pipeline that the function of a `flat_map`
+    or `interleave_map` returns: put a stage that may fail after it.
 
     Args:
         pipeline: The pipeline to run.

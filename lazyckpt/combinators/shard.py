@@ -68,7 +68,9 @@ def shard(
     compute the items, with only `repeat`. Any other stream is read by every rank, so put `shard`
     early. Even then, the stages directly before it compute only this rank's items: `map`,
     `starmap`, `tap` and the `collate` of `batch` aren't called for other items, and
-    `pack_first_fit`, `pack_best_fit` and `concat_then_split` don't fill other rows.
+    `pack_first_fit`, `pack_best_fit` and `concat_then_split` don't fill other rows. Exceptions:
+    `on_error="skip"`, as an item that fails shifts those of other ranks; work shared by all ranks,
+    where each item is computed once; and workers with `remainder="pad"`.
 
     Args:
         num_shards: The number of ranks, an int >= 1.

@@ -355,6 +355,13 @@ _LONG = 120  # for an argument
 _SHORT = 19  # for an argument if there is no room for all: the length of a digest
 
 
+class _Known(dict[str, Any]):
+    """The arguments of a stage in a state, by name."""
+
+    def __missing__(self, name: str) -> Any:
+        raise Unfit(f"the state does not say its {name}; start from lz.init(pipeline)")
+
+
 class Entry(NamedTuple):
     """A stage as recorded in a state.
 
@@ -372,8 +379,7 @@ class Entry(NamedTuple):
     @property
     def known(self) -> dict[str, Any]:
         """The arguments by name."""
-        found: dict[str, Any] = json.loads(self.arguments)
-        return found
+        return _Known(json.loads(self.arguments))
 
     def with_arguments(self, arguments: Mapping[str, Any]) -> Entry:
         """Return the same entry with other arguments."""

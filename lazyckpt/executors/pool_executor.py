@@ -41,6 +41,7 @@ class PoolSpec(NamedTuple):
         noun: Word for one worker.
         buffer_size: Number of items to hold ready.
         can_stream: If True, one worker can read a stream from end to end.
+        deals_first: If True, functions just before `shard` are called for items of this rank only.
         is_gated: If True, compute only items that the consumer waits for.
         start_reader: Function that makes a pool of one process for the stages that need items
             in order. None if a thread of this process runs them.
@@ -64,6 +65,7 @@ class PoolSpec(NamedTuple):
     noun: str
     buffer_size: int
     can_stream: bool = True
+    deals_first: bool = True
     is_gated: bool = False
     start_reader: Callable[..., WorkerPool] | None = None
     place: str = ""
@@ -88,7 +90,12 @@ class PoolSpec(NamedTuple):
 
     def split(self, chain: Chain) -> list[Segment]:
         """Split a pipeline into segments for these workers."""
-        return split_pipeline(chain, workers=self.workers, can_stream=self.can_stream)
+        return split_pipeline(
+            chain,
+            workers=self.workers,
+            can_stream=self.can_stream,
+            deals_first=self.deals_first,
+        )
 
 
 class DrivingReader(Reader):

@@ -140,7 +140,7 @@ def explain(
         ranks: Number of ranks of the job; a `shard` for one rank is described as a `shard` for
             all of them. If set, the text also shows which stages every rank runs for all items,
             and the costs of sharing them, and it warns if ranks repeat work. This holds for
-            runs with workers; without, a rank also leaves out the last `map` stages before
+            runs with workers; without, a rank leaves out more of the last `map` stages before
             `shard` for the items of others.
 
     Returns:

@@ -9,7 +9,13 @@ from typing import Literal, TypeAlias
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.errors import PipelineError
-from lazyckpt.executors.plan.segments import Segment, dealt, is_shared, split_pipeline
+from lazyckpt.executors.plan.segments import (
+    Segment,
+    called_after_shard,
+    dealt,
+    is_shared,
+    split_pipeline,
+)
 from lazyckpt.executors.plan.tasks import SHARED_BYTES
 from lazyckpt.executors.sharing.executor import check_dealt, is_dealt
 from lazyckpt.executors.sharing.fetching import cut_at_shard
@@ -62,9 +68,11 @@ def _kinds(
     if True in dealing:
         upstream = chain.machines[dealing.index(True)].upstream
         before = upstream is None or upstream.skip is not None or dealt(chain) > 0
+    late = called_after_shard(segments)
     for number, (deals, works_here) in enumerate(zip(dealing, works, strict=True), 1):
         is_past = is_past or deals
-        kind: Kind = "divided" if is_past or before else "shareable" if works_here else "repeated"
+        is_own = is_past or before or id(chain.calls[number - 1]) in late
+        kind: Kind = "divided" if is_own else "shareable" if works_here else "repeated"
         yield f"{label}{number}", kind
         if number > 1 or not chain.machines[0].children:
             continue
@@ -97,7 +105,8 @@ def sentence(ranks: int, names: Mapping[Kind, Sequence[str]], length: float | No
 
 def costs(chain: Chain, ranks: int) -> tuple[tuple[str, ...], ...]:
     """Return a table of the costs of each way to run a pipeline whose ranks can share work."""
-    found = cut_at_shard(chain, split_pipeline(chain, workers=2, can_stream=False))
+    segments = split_pipeline(chain, workers=2, can_stream=False, deals_first=False)
+    found = cut_at_shard(chain, segments)
     received = "up to all items"
     if found and all(found.stays):
         received = f"its rows, {TOLD_BYTES} to {SMALL_BYTES} B per item"

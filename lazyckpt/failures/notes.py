@@ -98,6 +98,8 @@ def annotated(
     failure = error if isinstance(error, Failure) else as_failure(error, calls)
     error, places = failure.error, failure.places
     if not isinstance(error, Exception):
+        if failure.trace:
+            add_note(error, failure.trace)
         return error
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
     remedy = _READ_ONLY if isinstance(error, ValueError) and "read-only" in str(error) else ""

@@ -16,6 +16,7 @@ from lazyckpt.state.codec import OwnPart
 from lazyckpt.state.mismatch import Pair, paired
 
 NUM_SHARDS = "num_shards"
+_REMEDY = "keep it, or start from lz.init(pipeline)"
 
 
 def changes_of(pairs: list[Pair]) -> str:
@@ -30,13 +31,14 @@ def check_change(pair: Pair, chain: Chain) -> set[str]:
             required = call.combinator.elastic.changes.get(name)
             may = required in ("blind", "grown") or (required and not machine.rate.whole_epoch)
             if not may and name != "seed":  # a seed may change with an epoch
-                raise refused(pair, f"{name} decides the order")
+                what = "a joined pipeline" if name == "pipelines" else name
+                raise refused(pair, f"{what} decides the order; {_REMEDY}")
         data_before(pair, call)
         return requirements_of(pair, chain) | _of_dealing(pair)
     if pair.name in registry and registry[pair.name].pointwise:
         return set() if registry[pair.name].keeps_items else {"blind"}
     if pair.was is not None and pair.was.owns:
-        raise refused(pair, "the items that it holds or counts would be lost")
+        raise refused(pair, f"the items that it holds or counts would be lost; {_REMEDY}")
     return {"here"} | _of_dealing(pair)
 
 

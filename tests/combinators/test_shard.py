@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
+from toolz import identity
 
 import lazyckpt as lz
 from lazyckpt.testing.laws import Stream
@@ -40,6 +42,44 @@ def test_of_a_stream_no_rank_calls_functions_for_others(index: int, remainder: A
     assert found == list(lz.source(list("0123456")) | mine)
     own = [str(each) for each in range(index, 7, 3)]
     assert [str(each) for each in called] == own
+
+
+def mine(index: int, item: Any) -> Any:
+    """The item or batch, which a different rank may not compute."""
+    number = item[0] if isinstance(item, list) else item
+    if number % 3 != index:
+        raise ValueError(f"{item} is of a different rank than {index}")
+    return item
+
+
+def twice(n: int) -> list[int]:
+    return [n, n]
+
+
+SHAPES: dict[str, Any] = {
+    "outputs": lambda fn: lz.source(range(40)) | lz.filter(twice) | lz.map(fn) | lz.tap(fn),
+    "stream": lambda fn: lz.source(Stream(range(40))) | lz.map(twice) | lz.map(max) | lz.map(fn),
+    "batches": lambda fn: lz.source(range(40)) | lz.flat_map(twice) | lz.batch(2, collate=fn),
+    "rows": lambda fn: lz.source(range(40)) | lz.scan(numbered, 0) | lz.map(fn),
+    "joined": lambda fn: lz.concat(lz.source(range(9)) | lz.filter(twice)) | lz.map(fn),
+}
+
+
+def numbered(count: int, item: int) -> tuple[int, int]:
+    return count + 1, count
+
+
+@pytest.mark.parametrize("remainder", [None, "drop"])
+@pytest.mark.parametrize("executor", [None, lz.threads(2), lz.processes(2)], ids=repr)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nor_do_its_workers(shape: str, executor: Any, remainder: Any) -> None:
+    for index in range(3):
+        dealt = lz.shard(num_shards=3, index=index, remainder=remainder) | lz.batch(4)
+        pipeline = SHAPES[shape](partial(mine, index)) | dealt
+        expected = lz.run(SHAPES[shape](identity) | dealt).with_state()
+        with lz.run(pipeline, executor=executor) as run:
+            found = [(items, state.position) for items, state in run.with_state()]
+        assert found == [(items, state.position) for items, state in expected]
 
 
 def test_a_function_fails_on_the_rank_whose_item_it_is() -> None:

@@ -202,6 +202,16 @@ def every_leaf() -> None:
                 used(pipeline, spoiled(good, path, leaf))
 
 
+def test_a_state_without_an_argument_of_a_stage_is_taken_or_refused() -> None:
+    for pipeline in table():
+        good = lz.init(pipeline).to_dict()
+        for number, (name, known, *rest) in enumerate(good["stages"]):
+            for lacking in known:
+                less = {key: value for key, value in known.items() if key != lacking}
+                stages = put(good["stages"], (number,), [name, less, *rest])
+                refusal(partial(lz.rebase, signed(good, stages=stages), pipeline))
+
+
 # --- texts that fill memory or take forever ---
 
 SCAN = lz.source(range(9)) | lz.scan(kept, 0)

@@ -11,20 +11,23 @@ import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
+from itertools import product
 from traceback import format_exception, format_exception_only
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from toolz import identity
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.secrets import masked
 from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
+from lazyckpt.executors.ipc.cached import MAIN, CachedFunction, reduce_cached, reduce_property
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.pickler import LargeBuffers, Pickler
 from lazyckpt.executors.ipc.shared_items import shared_call
@@ -32,8 +35,7 @@ from lazyckpt.executors.ipc.shared_pickle import SharedPickle
 from lazyckpt.executors.plan.handlers import Handler, MappedItems, Outcome
 from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
-# The second in a process that multiprocessing has spawned.
-_MAIN, _MAIN_PICKLED = ("__main__", "__mp_main__"), (b"__main__", b"__mp_main__")
+_MAIN_PICKLED = [name.encode() for name in MAIN]
 
 T = TypeVar("T")
 Buffers = list[NDArray[np.uint8]]
@@ -135,13 +137,16 @@ def _made(handlers: list[Handler], make: Callable[..., bytes]) -> bytes:
         raise
     except Exception as error:
         remedy = (
-            ""
+            "make what can't be sent within the function, or define the function in a module that "
+            "a worker can import"
             if by_value
-            else "; define the function in a module that a worker can import, or "
+            else "define the function in a module that a worker can import, or "
             'pip install "lazyckpt[processes]" to get cloudpickle, for lambdas and closures'
         )
         what = _unpicklable(handlers, by_value=by_value)
-        raise PipelineError(f"{what} can't be sent to a worker process: {error}{remedy}") from error
+        raise PipelineError(
+            f"{what} can't be sent to a worker process: {error}; {remedy}"
+        ) from error
 
 
 def has_cloudpickle() -> bool:
@@ -170,7 +175,12 @@ def _pickler(*, by_value: bool, shares: bool) -> Any:
         base, main = cloudpickle.Pickler, sys.modules["__main__"]
         if main.__name__ != "__main__":  # in a process that multiprocessing has spawned
             cloudpickle.register_pickle_by_value(main)
-        kinds: dict[Any, Any] = {TextIOWrapper: _reduce_file, memoryview: _refuse_view}
+        kinds: dict[Any, Any] = {
+            TextIOWrapper: _reduce_file,
+            memoryview: _refuse_view,
+            CachedFunction: reduce_cached,
+            cached_property: reduce_property,
+        }
         strict = {kind: way for kind, way in kinds.items() if kind not in table}
         table = base.dispatch_table.new_child(strict)
     if shares:
@@ -183,7 +193,8 @@ class _ByName(pickle.Pickler):
     """A pickler that refuses functions and classes of the main module, which workers don't have."""
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, (type, FunctionType)) and value.__module__ in _MAIN:
+        is_named = isinstance(value, (type, FunctionType, CachedFunction))
+        if is_named and getattr(value, "__module__", None) in MAIN:
             raise pickle.PicklingError(f"workers don't import the main module, with {show(value)}")
         return NotImplemented
 
@@ -313,9 +324,10 @@ def picklable_failure(failure: Failure, worker: str) -> Failure:
     _strip_tracebacks(error)
     cloud: list[Callable[[Any], Any]] = [_CloudPickled] if has_cloudpickle() else []
     text = "".join(format_exception_only(error)).strip()  # works even if __str__ fails
-    for way in (_itself, RebuiltError, *cloud, _without_attributes):
+    forms = (identity, RebuiltError, _without_attributes)
+    for form, way in product(forms, (identity, *cloud)):
         with suppress(Exception):
-            sent: Any = way(error)
+            sent: Any = way(form(error))
             copy = pickle.loads(pickle.dumps(sent))
             if type(copy) is type(error) and "".join(format_exception_only(copy)).strip() == text:
                 return Failure(sent, failure.places, trace)
@@ -324,8 +336,6 @@ def picklable_failure(failure: Failure, worker: str) -> Failure:
 
 
 def _trace(error: BaseException, worker: str) -> str:
-    if not isinstance(error, Exception):
-        return ""
     return f"lazyckpt: in {worker}\n{masked(''.join(format_exception(error)))}"
 
 
@@ -335,10 +345,6 @@ def _strip_tracebacks(error: BaseException | None) -> None:
         BaseException.with_traceback(error, None)  # also for a frozen dataclass
         _strip_tracebacks(error.__cause__)
         error = error.__context__
-
-
-def _itself(error: BaseException) -> Any:
-    return error
 
 
 def _without_attributes(error: BaseException) -> Any:

@@ -69,18 +69,22 @@ class Segment(NamedTuple):
         return tuple(filter(None, shown))
 
 
-def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segment]:
+def split_pipeline(
+    chain: Chain, *, workers: int, can_stream: bool, deals_first: bool = True
+) -> list[Segment]:
     """Split a pipeline into segments, in order.
 
     Args:
         chain: The pipeline.
         workers: Number of workers.
         can_stream: If True, one worker can read a stream from end to end.
+        deals_first: If True, functions just before `shard` are called after it, for items of this
+            rank only.
     """
     whole = [Segment("chunks", chain.calls)]
     if chain.machine.skip is not None:
         return whole
-    segments = _split(chain)
+    segments = _split(chain, deals_first=deals_first)
     is_one = workers == 1 and [each.kind for each in segments] != ["runs"]
     is_stream = is_one or all(each.is_local for each in segments)
     return whole if can_stream and is_stream else segments
@@ -116,7 +120,7 @@ def needs_reader(segments: list[Segment]) -> bool:
     return len(segments) > 1 or segments[0].kind == "local"
 
 
-def _split(chain: Chain) -> list[Segment]:
+def _split(chain: Chain, *, deals_first: bool) -> list[Segment]:
     calls = chain.calls
     seekable, end = _leading_stages(chain)
     segments = []
@@ -133,21 +137,51 @@ def _split(chain: Chain) -> list[Segment]:
         first, made = next(halves), list(halves)
         joined = first.chains if first.combinator.is_source else ()
         parts = tuple(
-            [Segment("chosen", each.calls)] if made and is_unmade(first, each) else _split(each)
+            [Segment("chosen", each.calls)]
+            if made and is_unmade(first, each)
+            else _split(each, deals_first=deals_first)
             for each in joined
         )
         has_work = any(not each.is_local for part in parts for each in part)
         segments, end = [Segment("local", (first,), parts if has_work else ())], 1
         calls = (first, *others[:count], *made, *others[count:])
+    owning = {id(call) for call, each in zip(chain.calls, chain.machines, strict=True) if each.owns}
     for call in itertools.chain.from_iterable(map(_halves, calls[end:])):
-        is_pointwise = call.combinator.pointwise and takes_time((call,))
-        kind: Literal["items", "local"] = "items" if is_pointwise else "local"
-        if segments[-1].kind == kind:
-            last = segments[-1]
-            segments[-1] = last._replace(calls=last.calls + (call,))
-        else:
-            segments.append(Segment(kind, (call,)))
+        made = _taken_off(segments, owning) if deals_first and _deals_items(call) else []
+        for each in (call, *made):
+            is_pointwise = each.combinator.pointwise and takes_time((each,))
+            kind: Literal["items", "local"] = "items" if is_pointwise else "local"
+            if segments[-1].kind == kind:
+                last = segments[-1]
+                segments[-1] = last._replace(calls=last.calls + (each,))
+            else:
+                segments.append(Segment(kind, (each,)))
     return segments
+
+
+def _deals_items(call: Call) -> bool:
+    """Return whether a stage deals items, of which functions may be called later."""
+    dealing = call.arguments.get("num_shards", 1) > 1 and call.arguments.get("remainder") != "pad"
+    return call.name == "shard" and dealing
+
+
+def _taken_off(segments: list[Segment], owning: set[int]) -> list[Call]:
+    """Take the last stages off that only call a function of each item; return them.
+
+    Args:
+        segments: The segments so far.
+        owning: The identities of stages with positions of their own.
+    """
+    taken: list[Call] = []
+    while segments[-1].kind in ("runs", "items"):
+        *before, call = segments[-1].calls
+        if not call.combinator.pointwise or id(call) in owning:
+            break
+        taken.insert(0, call)
+        segments[-1] = segments[-1]._replace(calls=tuple(before))
+        if not before:
+            segments.pop()
+    return taken
 
 
 def dealt(chain: Chain) -> int:
@@ -210,6 +244,13 @@ def is_shared(segments: list[Segment], call: Call) -> bool:
     """Return whether workers run a stage in parallel."""
     shared = [each for each in all_segments(segments) if each.kind != "local"]
     return any(_whole(each) is call for segment in shared for each in segment.calls)
+
+
+def called_after_shard(segments: list[Segment]) -> set[int]:
+    """Return the identities of stages with functions called once `shard` has dealt the items."""
+    calls = [call for segment in segments for call in segment.calls]
+    after = itertools.dropwhile(lambda call: not _deals_items(call), calls)
+    return {id(_whole(call)) for call in after}
 
 
 def without_pipelines(call: Call) -> Call:

@@ -32,6 +32,9 @@ _UNKNOWN_MODULE = (
     "lazyckpt: workers can't import it: put its folder on sys.path, or call "
     "cloudpickle.register_pickle_by_value with the module"
 )
+_UNKNOWN_NAME = (
+    "lazyckpt: workers don't run the main module: define it in a module that they can import"
+)
 _CHECK_PARENT = 1.0  # seconds between two checks that the parent is alive
 START_FAILED = -1  # number of the only outcome of a worker that can't start
 _CHECK_LIBRARIES = 20e-3  # seconds between two checks whether libraries have started threads
@@ -108,8 +111,9 @@ def serve(
     try:
         try:
             found, settings = content()
-        except ModuleNotFoundError as error:
-            add_note(error, _UNKNOWN_MODULE)
+        except (ModuleNotFoundError, AttributeError) as error:
+            is_module = isinstance(error, ModuleNotFoundError)
+            add_note(error, _UNKNOWN_MODULE if is_module else _UNKNOWN_NAME)
             raise
         handlers += found
         for each in handlers if lost else ():
@@ -126,7 +130,7 @@ def serve(
             _send(sender, START_FAILED, Outcome([], as_failure(error, ())), name)
         return
     limit, checked_at = settings.library_threads, 0.0
-    done = 0
+    done, this = 0, os.getpid()
     note_own(progress, consumer_id)
     progress.say_alive()  # so that a slow start doesn't count towards an item's timeout
     while (task := _next_task(receiver)) is not None:
@@ -140,6 +144,8 @@ def serve(
             outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(done))
         else:
             outcome = handlers[task[0]](task[1], progress.begin(done))
+        if os.getpid() != this:  # a child that a function has forked, and that did not end itself
+            os._exit(_status_of(outcome))
         try:
             _send(sender, done, outcome, name)
         except OSError:
@@ -149,6 +155,14 @@ def serve(
     if not progress.is_let_go:  # its consumer is dying: other ranks must not think that it leaves
         os._exit(1)
     stop_pools()  # of workers that this one drives
+
+
+def _status_of(outcome: Outcome) -> int:
+    """Return the status with which a process ends after its last function."""
+    error = outcome.failure and outcome.failure.error
+    if isinstance(error, SystemExit) and isinstance(error.code, int | None):
+        return error.code or 0
+    return int(error is not None)
 
 
 def _carefully(

@@ -47,7 +47,8 @@ class SharedExecutor(PoolExecutor):
             return self.start(SharedPool, handlers)
 
         reader = inner.start_reader and partial(inner.start_reader, linger=_LINGER)
-        return inner._replace(start=start, start_reader=reader, can_stream=False, stream_chunk=1)
+        more: dict[str, Any] = {"can_stream": False, "deals_first": False, "stream_chunk": 1}
+        return inner._replace(start=start, start_reader=reader, **more)
 
     def start(self, kind: Callable[..., P], handlers: list[Handler]) -> P:
         """Make a pool for the tasks that ranks share."""

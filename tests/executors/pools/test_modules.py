@@ -94,3 +94,81 @@ def test_a_module_that_workers_can_not_import_is_told_with_the_remedy(tmp_path: 
     said = script(tmp_path, UNKNOWN)
     assert said.startswith("No module named 'made_here'")
     assert "cloudpickle.register_pickle_by_value" in said
+
+
+CACHED = """
+import functools, sqlite3
+import lazyckpt as lz
+
+@functools.cache
+def connection():
+    return sqlite3.connect(":memory:")
+
+def read(i):
+    return connection().execute("select ?", (i,)).fetchone()[0]
+
+@functools.lru_cache(maxsize=None)
+def fibonacci(n: int):
+    "Calls itself."
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+class Table:
+    @functools.cached_property
+    def sizes(self):
+        return __class__, [10, 20, 30]
+
+    @functools.lru_cache(4)
+    def size(self, i):
+        return self.sizes[1][i]
+
+    def __call__(self, i):
+        return self.size(i)
+
+def told(i):
+    return fibonacci.__name__, fibonacci.__doc__, fibonacci.cache_info().maxsize
+
+functions = [read, functools.lru_cache(8)(read), fibonacci, Table().size, Table(), told]
+for fn in [*functions, functools.lru_cache(Table())]:
+    with lz.run(lz.source(range(3)) | lz.map(fn), executor=lz.processes(2)) as run:
+        print(*run)
+"""
+
+
+def test_functions_with_a_cache_of_a_script(tmp_path: Path) -> None:
+    said = script(tmp_path, CACHED).splitlines()
+    numbers, sizes = "0 1 2", "10 20 30"
+    name = "('fibonacci', 'Calls itself.', None)"
+    assert said == [numbers, numbers, "0 1 1", sizes, sizes, " ".join([name] * 3), sizes]
+
+
+ERRORS = """
+import asyncio, threading
+import lazyckpt as lz
+
+class Needs(Exception):
+    def __init__(self, *, code):
+        super().__init__(f"code {code}")
+        self.code = code
+
+class Locked(Exception):
+    def __init__(self, a, b):
+        super().__init__(a)
+        self.b, self.lock = b, threading.Lock()
+
+def fails(error, x):
+    raise error()
+
+for error in (lambda: Needs(code=4), lambda: Locked(1, 2), asyncio.CancelledError, SystemExit):
+    with lz.run(lz.source(range(3)) | lz.map(fails, error), executor=lz.processes(1)) as run:
+        try:
+            next(run)
+        except (Needs, Locked) as found:
+            print(type(found).__name__, found, vars(found).get("code"), vars(found).get("b"))
+        except BaseException as found:
+            print(type(found).__name__, "in fails" in found.__notes__[-1])
+"""
+
+
+def test_errors_of_a_script_keep_their_type_and_traceback(tmp_path: Path) -> None:
+    said = script(tmp_path, ERRORS)
+    assert said == "Needs code 4 4 None\nLocked 1 None 2\nCancelledError True\nSystemExit True\n"

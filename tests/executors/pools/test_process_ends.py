@@ -51,6 +51,22 @@ ENDS: dict[Callable[[], None], int] = {
 }
 
 
+def forks(item: int) -> int:
+    """Have a child that does not end itself."""
+    if item == 7:
+        if not (child := os.fork()):
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    return item
+
+
+def test_a_child_of_a_function_does_no_tasks_of_its_worker() -> None:
+    pipeline = lz.source(range(40)) | lz.map(forks) | lz.batch(3)
+    for workers in 1, 2:
+        with lz.run(pipeline | lz.unbatch(), executor=lz.processes(workers)) as run:
+            assert [*run] == [*range(40)]
+
+
 def sleepy(item: int) -> int:
     time.sleep(LONG * (item > 1))
     return item
