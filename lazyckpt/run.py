@@ -256,9 +256,9 @@ class Run(Iterator[T], Pictured):
         """Release everything that is open: files, threads, processes.
 
         It is safe to call from a signal handler or from the pipeline's own functions. No item is
-        delivered after that, and an item in progress is delivered after reopening. The state stays
-        readable. Entering the run reopens it. Items that workers had ready are kept, unless ranks
-        share work.
+        delivered after that: a loop ends without an error. An item in progress is delivered after
+        reopening. The state stays readable. Entering the run reopens it. Items that workers had
+        ready are kept, unless ranks share work.
         """
         self._delivery.close()
 
