@@ -45,32 +45,37 @@ class Guard:
 class RebuiltError:
     """An error that unpickles without its own `__init__`, which may need other arguments."""
 
-    def __init__(self, error: BaseException, attributes: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        error: BaseException,
+        attributes: Callable[[BaseException], dict[str, Any]] = vars,
+    ) -> None:
         """Wrap an error.
 
         Args:
             error: The error.
-            attributes: Its attributes, if not all of them.
+            attributes: Function that returns the attributes to keep.
         """
-        self.error = error
-        self._attributes = vars(error) if attributes is None else attributes
+        self.error, self._attributes = error, attributes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self.error), _rebuilding(self.error.args), self._attributes)
+        error, args = self.error, self.error.args
+        if isinstance(error, OSError) and error.filename is not None:
+            args = *args, error.filename, None, error.filename2
+        return _rebuild, (type(error), self._rebuilding(args), self._attributes(error))
 
-
-def _rebuilding(value: Any) -> Any:
-    """Wrap the errors in an argument of an error, such as those of a group, in the same way."""
-    if isinstance(value, BaseException):
-        return RebuiltError(value)
-    return type(value)(map(_rebuilding, value)) if type(value) in (list, tuple) else value
+    def _rebuilding(self, value: Any) -> Any:
+        """Wrap the errors in an argument of an error, such as those of a group, in the same way."""
+        if isinstance(value, BaseException):
+            return RebuiltError(value, self._attributes)
+        return type(value)(map(self._rebuilding, value)) if type(value) in (list, tuple) else value
 
 
 def _rebuild(
     kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> BaseException:
-    error = kind.__new__(kind, *args)
     builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    error: BaseException = builtin.__new__(kind, *args)
     builtin.__init__(error, *args)
     vars(error).update(attributes)
     return error

@@ -27,7 +27,13 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.secrets import masked
 from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
-from lazyckpt.executors.ipc.cached import MAIN, CachedFunction, reduce_cached, reduce_property
+from lazyckpt.executors.ipc.by_value import (
+    MAIN,
+    CachedFunction,
+    answering,
+    reduce_cached,
+    reduce_property,
+)
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.pickler import LargeBuffers, Pickler
 from lazyckpt.executors.ipc.shared_items import shared_call
@@ -213,7 +219,9 @@ class _CloudPickled:
     """An item or error whose class or function can't be imported by the receiver."""
 
     def __init__(self, item: Any) -> None:
-        self._frame = _dumps(item, by_value=True)
+        file = BytesIO()
+        answering(_pickler(by_value=True, shares=False))(file, 5).dump(item)
+        self._frame = file.getvalue()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickle.loads, (self._frame,)
@@ -324,7 +332,7 @@ def picklable_failure(failure: Failure, worker: str) -> Failure:
     _strip_tracebacks(error)
     cloud: list[Callable[[Any], Any]] = [_CloudPickled] if has_cloudpickle() else []
     text = "".join(format_exception_only(error)).strip()  # works even if __str__ fails
-    forms = (identity, RebuiltError, _without_attributes)
+    forms = (identity, RebuiltError, partial(RebuiltError, attributes=_sendable))
     for form, way in product(forms, (identity, *cloud)):
         with suppress(Exception):
             sent: Any = way(form(error))
@@ -347,11 +355,11 @@ def _strip_tracebacks(error: BaseException | None) -> None:
         error = error.__context__
 
 
-def _without_attributes(error: BaseException) -> Any:
-    """Return the error without attributes that can't be pickled, such as locks."""
+def _sendable(error: BaseException) -> dict[str, Any]:
+    """Return the attributes of an error without those that can't be pickled, such as locks."""
     kept = dict[str, Any]()
     for name, value in vars(error).items():
         with suppress(Exception):
-            pickle.dumps(value)
+            _picklable_item(value)
             kept[name] = value
-    return RebuiltError(error, kept)
+    return kept

@@ -141,8 +141,102 @@ def test_functions_with_a_cache_of_a_script(tmp_path: Path) -> None:
     assert said == [numbers, numbers, "0 1 1", sizes, sizes, " ".join([name] * 3), sizes]
 
 
+CLASSES = """
+import enum, functools
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import NamedTuple
+import lazyckpt as lz
+
+LIMIT = 5
+
+class Kind(enum.Enum):
+    A = 1
+
+@dataclass(slots=True)
+class Row:
+    a: int
+    kind: Kind
+
+@dataclass(slots=True, frozen=True)
+class Frozen:
+    a: int
+
+@dataclass(frozen=True, kw_only=True)
+class Keyed:
+    a: int
+
+Point = namedtuple("P", "x y")  # by that name it is nowhere
+
+class Pair(NamedTuple):
+    x: int
+    y: str
+
+class Base:
+    __slots__ = ("base",)
+
+class Derived(Base):
+    made = 0
+
+    def __init__(self, a):
+        self.a = self.base = a
+        Derived.made += 1
+
+    @functools.cached_property
+    def twice(self):
+        return 2 * self.a
+
+    def limit(self):
+        return LIMIT, __class__.made
+
+    class Inner(dict):
+        pass
+
+class Packed:
+    __slots__ = ("a",)
+
+    def __init__(self, a):
+        self.a = a
+
+    def __getstate__(self):
+        return self.a
+
+    def __setstate__(self, state):
+        self.a = state
+
+def made(i):
+    return (
+        Row(i, Kind.A), Frozen(i), Keyed(a=i), Point(i, 2), Pair(i, "b"), Derived(i),
+        Derived.Inner(a=i), Packed(i), Kind.A, Row,
+    )
+
+kinds = Row, Frozen, Keyed, Point, Pair, Derived, Derived.Inner, Packed, Kind, type
+method = Derived.limit
+with lz.run(lz.source(range(4)) | lz.map(made), executor=lz.processes(2, start_method={!r})) as run:
+    items = [*run]
+LIMIT = 7
+print(*[kind for kind, *found in zip(kinds, *items) if {*map(type, found)} != {kind}])
+for row, frozen, keyed, point, pair, derived, inner, packed, kind, cls in items[2:3]:
+    print(row, frozen, keyed, point, pair, inner, packed.a, vars(derived), derived.base)
+    print(row.kind is kind is Kind.A, cls is Row, derived.limit(), Derived.limit is method)
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
+def test_items_are_of_the_classes_of_the_script_which_stay_as_they_are(
+    method: str, tmp_path: Path
+) -> None:
+    said = script(tmp_path, CLASSES.replace("{!r}", repr(method))).splitlines()
+    assert said.pop(0) == ("<class '__main__.P'>" if method == "fork" else "")  # new in each worker
+    assert said == [
+        "Row(a=2, kind=<Kind.A: 1>) Frozen(a=2) Keyed(a=2) P(x=2, y=2) Pair(x=2, y='b') "
+        "{'a': 2} 2 {'a': 2} 2",
+        "True True (7, 0) True",
+    ]
+
+
 ERRORS = """
-import asyncio, threading
+import asyncio, enum, threading
 import lazyckpt as lz
 
 class Needs(Exception):
@@ -150,25 +244,56 @@ class Needs(Exception):
         super().__init__(f"code {code}")
         self.code = code
 
+class Kind(enum.Enum):
+    A = 1
+
 class Locked(Exception):
     def __init__(self, a, b):
         super().__init__(a)
         self.b, self.lock = b, threading.Lock()
 
+class Missing(FileNotFoundError):
+    def __init__(self, path):
+        super().__init__(2, "no such record", path)
+
+class Keyed(Exception):
+    def __new__(cls, a, *, b):
+        self = super().__new__(cls, a)
+        self.b = b
+        return self
+
+    def __init__(self, a, *, b):
+        pass
+
 def fails(error, x):
     raise error()
 
-for error in (lambda: Needs(code=4), lambda: Locked(1, 2), asyncio.CancelledError, SystemExit):
+for error in (
+    lambda: Needs(code=4), lambda: Locked(1, Kind.A), lambda: Missing("a.txt"),
+    lambda: Keyed(1, b=Kind.A), lambda: ExceptionGroup("several", [Locked(1, 2), Needs(code=1)]),
+    asyncio.CancelledError, SystemExit,
+):
     with lz.run(lz.source(range(3)) | lz.map(fails, error), executor=lz.processes(1)) as run:
         try:
             next(run)
-        except (Needs, Locked) as found:
+        except (Needs, Locked, Keyed) as found:
             print(type(found).__name__, found, vars(found).get("code"), vars(found).get("b"))
+        except Missing as found:
+            print(found, found.filename)
+        except ExceptionGroup as found:
+            print(found, found.subgroup(Locked).exceptions[0].b)
         except BaseException as found:
             print(type(found).__name__, "in fails" in found.__notes__[-1])
 """
 
 
 def test_errors_of_a_script_keep_their_type_and_traceback(tmp_path: Path) -> None:
-    said = script(tmp_path, ERRORS)
-    assert said == "Needs code 4 4 None\nLocked 1 None 2\nCancelledError True\nSystemExit True\n"
+    assert script(tmp_path, ERRORS).splitlines() == [
+        "Needs code 4 4 None",
+        "Locked 1 None Kind.A",
+        "[Errno 2] no such record: 'a.txt' a.txt",
+        "Keyed 1 None Kind.A",
+        "several (2 sub-exceptions) 2",
+        "CancelledError True",
+        "SystemExit True",
+    ]
