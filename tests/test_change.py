@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,11 +23,6 @@ SIZE = 60
 def tokens(item: Any) -> list[int]:
     """A sequence whose length depends on the mark."""
     return [item[0] + 1] * (1 + (item[0] + item[1]) % 3)
-
-
-def slowly(item: int) -> int:
-    time.sleep(2e-3)  # so that workers are at it
-    return item
 
 
 def packed(row: Any) -> list[Any]:
@@ -469,34 +462,6 @@ def test_tracked_passes_over_what_was_finished_before() -> None:
     resumed.change(numbers(100))
     assert next(resumed)[1] == 102
     assert ticket != first
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_from_another_thread_again_and_again(executor: Any) -> None:
-    """An item that is waited for in the other one is no item of either pipeline."""
-    items, errors, is_over = list[int](), list[str](), threading.Event()
-    slow = lz.source(range(60)) | lz.map(slowly)
-    with lz.run(slow | lz.batch(2), executor=executor) as run:
-
-        def change() -> None:
-            for size in cycle([3, 4, 2]):
-                if is_over.wait(0.003):
-                    return
-                with suppress(lz.PipelineError):  # while an item is computed
-                    run.change(slow | lz.batch(size))
-
-        other = threading.Thread(target=change)
-        other.start()
-        while len(items) < 60:
-            try:
-                items += next(run)
-                time.sleep(1e-3)  # in which the other thread may change it
-            except lz.PipelineError as error:
-                errors.append(str(error))
-        is_over.set()
-        other.join()
-    assert items == [*range(60)]
-    assert all("changed in a different thread" in error for error in errors)
 
 
 def test_tracked_waits_for_what_another_thread_finishes() -> None:

@@ -7,8 +7,10 @@ import multiprocessing
 import os
 import re
 import threading
+import time
 import tracemalloc
-from itertools import islice
+from contextlib import suppress
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,38 @@ def test_two_runs_of_one_pipeline(executor: lz.Executor) -> None:
     pipeline = seekable(int, 300)
     with lz.run(pipeline, executor=executor) as one, lz.run(pipeline, executor=executor) as two:
         assert [*zip(one, two, strict=True)] == [(n, n) for n in range(300)]
+
+
+def slowly(item: int) -> int:
+    time.sleep(2e-3)  # so that workers are at it
+    return item
+
+
+@each(INLINE | QUICK)
+def test_a_change_by_another_thread_again_and_again(executor: lz.Executor) -> None:
+    items, errors, is_over = list[int](), list[str](), threading.Event()
+    slow = lz.source(range(60)) | lz.map(slowly)
+    with lz.run(slow | lz.batch(2), executor=executor) as run:
+
+        def change() -> None:
+            for size in cycle([3, 4, 2]):
+                if is_over.wait(0.003):
+                    return
+                with suppress(lz.PipelineError):  # while an item is computed
+                    run.change(slow | lz.batch(size))
+
+        other = threading.Thread(target=change)
+        other.start()
+        while len(items) < 60:
+            try:
+                items += next(run)
+                time.sleep(1e-3)  # in which the other thread may change it
+            except lz.PipelineError as error:
+                errors.append(str(error))
+        is_over.set()
+        other.join()
+    assert items == [*range(60)]
+    assert all("changed in a different thread" in error for error in errors)
 
 
 @of_each(INLINE | QUICK)

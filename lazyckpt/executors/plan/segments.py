@@ -161,8 +161,9 @@ def _split(chain: Chain, *, deals_first: bool) -> list[Segment]:
 
 def _deals_items(call: Call) -> bool:
     """Return whether a stage deals items, of which functions may be called later."""
-    dealing = call.arguments.get("num_shards", 1) > 1 and call.arguments.get("remainder") != "pad"
-    return call.name == "shard" and dealing
+    arguments = call.arguments
+    has_shards = arguments.get("num_shards", 1) > 1 and arguments.get("remainder") != "pad"
+    return call.combinator.keeps_items and has_shards
 
 
 def _taken_off(segments: list[Segment], owning: set[int]) -> list[Call]:
