@@ -179,10 +179,29 @@ class Delivery(Generic[T]):
         if is_busy or self._waiting_in not in (0, get_ident()):
             raise PipelineError(f"{name}: an item is being computed; use one thread at a time")
 
+    def change(self, pipeline: Chain, follow: Callable[[State], State | None]) -> None:
+        """Continue with a new pipeline, from the state that `follow` makes of the current one.
+
+        A different thread that asks for an item meanwhile gets an error.
+        """
+        self.check_at_rest("change")
+        self._waiting_in = get_ident()
+        try:
+            self._end_block()  # so that whoever iterates has to ask for one
+            delivered = self.cursor.delivered()
+            state = follow(self.state())
+            self._check_rest("change", is_busy=self.cursor.delivered() != delivered)
+            self.go_to(state, pipeline)
+        finally:
+            self._waiting_in = 0
+
     def check_at_rest(self, name: str) -> None:
         """Raise an error if an item is being computed, or the run is closed."""
         self.check_open()
-        if self.is_making or self._waiting_in:
+        self._check_rest(name, is_busy=bool(self._waiting_in))
+
+    def _check_rest(self, name: str, *, is_busy: bool) -> None:
+        if self.is_making or is_busy:
             raise PipelineError(
                 f"{name}: an item is being computed; call it between two items, in the thread that "
                 "iterates"

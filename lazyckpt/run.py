@@ -145,7 +145,7 @@ class Run(Iterator[T], Pictured):
         found = runnable("Run.change", pipeline)
         self._delivery.check_at_rest("change")
         if found != self.pipeline:
-            self._delivery.go_to(followed(self.state, found, self.pipeline), found)
+            self._delivery.change(found, lambda state: followed(state, found, self.pipeline))
 
     def advance(self, n: int) -> None:
         """Skip the next `n` items: immediately with random access, otherwise by computing them.
