@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -62,19 +63,25 @@ class RebuiltError:
         error, args = self.error, self.error.args
         if isinstance(error, OSError) and error.filename is not None:
             args = *args, error.filename, None, error.filename2
-        return _rebuild, (type(error), self._rebuilding(args), self._attributes(error))
+        inside = partial(rebuilding, attributes=self._attributes)
+        attributes = {name: inside(value) for name, value in self._attributes(error).items()}
+        return _rebuild, (type(error), inside(args), attributes)
 
-    def _rebuilding(self, value: Any) -> Any:
-        """Wrap the errors in an argument of an error, such as those of a group, in the same way."""
-        if isinstance(value, BaseException):
-            return RebuiltError(value, self._attributes)
-        return type(value)(map(self._rebuilding, value)) if type(value) in (list, tuple) else value
+
+def rebuilding(value: Any, attributes: Callable[[BaseException], dict[str, Any]]) -> Any:
+    """Return a value of an error with the errors in it, such as those of a group, wrapped too."""
+    if isinstance(value, BaseException):
+        return RebuiltError(value, attributes)
+    if type(value) in (list, tuple):
+        return type(value)(rebuilding(each, attributes) for each in value)
+    return value
 
 
 def _rebuild(
     kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> BaseException:
-    builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    known = vars(builtins)
+    builtin: Any = next(base for base in kind.__mro__ if known.get(base.__name__) is base)
     error: BaseException = builtin.__new__(kind, *args)
     builtin.__init__(error, *args)
     vars(error).update(attributes)

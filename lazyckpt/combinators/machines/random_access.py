@@ -167,7 +167,17 @@ def _table(data: Any) -> Table[Any]:
     if is_reader(data):
         stacked = getattr(data, "read_stacked", None)
         return Table(data.__getitem__, many, stacked, is_ours=True)
-    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
+
+    def rows(indices: Indices) -> list[Any]:
+        found = list(many([int(i) for i in indices]))
+        if len(found) != len(indices):
+            raise ValueError(
+                f"source: __getitems__ returned {len(found)} items for {len(indices)} indices; "
+                "return one for each, in their order"
+            )
+        return found
+
+    return Table(data.__getitem__, rows)
 
 
 def _values(column: Column) -> Table[Any]:

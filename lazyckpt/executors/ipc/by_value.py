@@ -5,9 +5,13 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import Enum
 from functools import cache, cached_property, lru_cache, update_wrapper
+from importlib import import_module
 from io import BytesIO
 from operator import attrgetter
+from types import MemberDescriptorType
 from typing import Any
 
 from toolz import identity
@@ -66,23 +70,52 @@ def _fill_property(found: cached_property[Any], fn: Callable[[Any], Any]) -> Non
 
 
 @cache
+def with_slots(pickler: Any) -> Any:
+    """Return a class of cloudpickle's picklers whose copies of classes have `__slots__`, too.
+
+    cloudpickle 3.1 makes a class without them.
+    """
+
+    class WithSlots(pickler):  # type: ignore[misc]  # a class that is given
+        def reducer_override(self, value: Any) -> Any:
+            found = super().reducer_override(value)
+            is_made = isinstance(value, type) and isinstance(found, tuple)
+            slots = vars(value).get("__slots__") if is_made else ()
+            if not slots or issubclass(value, Enum):
+                return found
+            make, (meta, name, bases, given, *more), (attributes, rest), *others = found
+            given = {**given, "__slots__": slots}
+            kept = {
+                name: each
+                for name, each in attributes.items()
+                if name != "__slots__" and not isinstance(each, MemberDescriptorType)
+            }
+            return make, (meta, name, bases, given, *more), (kept, rest), *others
+
+    return WithSlots
+
+
+@cache
 def answering(pickler: Any) -> Any:
     """Return a class of cloudpickle's picklers for what goes back to the main module.
 
-    Its classes are pickled by name, as cloudpickle would set all of their attributes anew there.
-    They are pickled by value next to that, for names that don't lead there.
+    It refers to classes of that module, as cloudpickle would set all of their attributes anew
+    there. They are pickled by value next to that, for a process that doesn't have them.
     """
 
     class Answering(pickler):  # type: ignore[misc]  # a class that is given
         def reducer_override(self, value: Any) -> Any:
-            if isinstance(value, type):
-                if value.__module__ in MAIN and "<locals>" not in value.__qualname__:
-                    return _class_of_main, (value.__qualname__, _dumped(pickler, value))
-            elif (reduced := _without_dict(value)) is not None:
-                return reduced
+            if isinstance(value, type) and value.__module__ in MAIN:
+                number = _tracker()._get_or_create_tracker_id(value)
+                return _class_of_main, (number, value.__qualname__, _dumped(pickler, value))
             return super().reducer_override(value)
 
     return Answering
+
+
+def _tracker() -> Any:
+    """Return the module that knows classes by the numbers of those that were pickled by value."""
+    return import_module("cloudpickle.cloudpickle")
 
 
 @cache
@@ -92,25 +125,11 @@ def _dumped(pickler: Any, kind: type) -> bytes:
     return file.getvalue()
 
 
-def _class_of_main(name: str, dumped: bytes) -> Any:
-    try:
-        found = attrgetter(name)(sys.modules["__main__"])
-    except AttributeError:
-        found = None
+def _class_of_main(number: str, name: str, dumped: bytes) -> Any:
+    """Return the class that was sent with a number, or the one of that name, or a copy."""
+    found = _tracker()._DYNAMIC_CLASS_TRACKER_BY_ID.get(number)
+    if found is None:
+        with suppress(AttributeError):
+            found = attrgetter(name)(sys.modules["__main__"])
     is_it = isinstance(found, type) and found.__qualname__ == name
     return found if is_it else pickle.loads(dumped)
-
-
-def _without_dict(value: Any) -> Any:
-    """Return how to make an object with slots again, as cloudpickle's copy of its class has none.
-
-    None for other objects.
-    """
-    is_ours = type(value).__module__ in MAIN and hasattr(value, "__slots__")
-    if not is_ours or hasattr(value, "__setstate__"):
-        return None
-    reduced = value.__reduce_ex__(5)
-    if isinstance(reduced, str) or len(reduced) < 3 or not isinstance(reduced[2], tuple):
-        return None
-    attributes, slots = reduced[2]
-    return (*reduced[:2], (None, {**(attributes or {}), **slots}), *reduced[3:])

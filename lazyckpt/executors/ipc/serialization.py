@@ -33,13 +33,14 @@ from lazyckpt.executors.ipc.by_value import (
     answering,
     reduce_cached,
     reduce_property,
+    with_slots,
 )
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.pickler import LargeBuffers, Pickler
 from lazyckpt.executors.ipc.shared_items import shared_call
 from lazyckpt.executors.ipc.shared_pickle import SharedPickle
 from lazyckpt.executors.plan.handlers import Handler, MappedItems, Outcome
-from lazyckpt.failures.notes import Failure, RebuiltError, add_note
+from lazyckpt.failures.notes import Failure, RebuiltError, add_note, rebuilding
 
 _MAIN_PICKLED = [name.encode() for name in MAIN]
 
@@ -178,7 +179,7 @@ def _pickler(*, by_value: bool, shares: bool) -> Any:
     table: ChainMap[Any, Any] = ChainMap(copyreg.dispatch_table)
     if by_value:
         cloudpickle = import_module("cloudpickle")
-        base, main = cloudpickle.Pickler, sys.modules["__main__"]
+        base, main = with_slots(cloudpickle.Pickler), sys.modules["__main__"]
         if main.__name__ != "__main__":  # in a process that multiprocessing has spawned
             cloudpickle.register_pickle_by_value(main)
         kinds: dict[Any, Any] = {
@@ -360,6 +361,6 @@ def _sendable(error: BaseException) -> dict[str, Any]:
     kept = dict[str, Any]()
     for name, value in vars(error).items():
         with suppress(Exception):
-            _picklable_item(value)
+            pickle.loads(pickle.dumps(_picklable_item(rebuilding(value, _sendable))))
             kept[name] = value
     return kept

@@ -204,20 +204,33 @@ class Packed:
     def __setstate__(self, state):
         self.a = state
 
+class Private:
+    __slots__ = ("__a",)
+
+    def __init__(self, a):
+        self.__a = a
+        try:
+            self.typo = a
+        except AttributeError:
+            self.__a = -a
+
+    def get(self):
+        return self.__a
+
 def made(i):
     return (
         Row(i, Kind.A), Frozen(i), Keyed(a=i), Point(i, 2), Pair(i, "b"), Derived(i),
-        Derived.Inner(a=i), Packed(i), Kind.A, Row,
+        Derived.Inner(a=i), Packed(i), Private(i), Kind.A, Row,
     )
 
-kinds = Row, Frozen, Keyed, Point, Pair, Derived, Derived.Inner, Packed, Kind, type
+kinds = Row, Frozen, Keyed, Point, Pair, Derived, Derived.Inner, Packed, Private, Kind, type
 method = Derived.limit
 with lz.run(lz.source(range(4)) | lz.map(made), executor=lz.processes(2, start_method={!r})) as run:
     items = [*run]
 LIMIT = 7
 print(*[kind for kind, *found in zip(kinds, *items) if {*map(type, found)} != {kind}])
-for row, frozen, keyed, point, pair, derived, inner, packed, kind, cls in items[2:3]:
-    print(row, frozen, keyed, point, pair, inner, packed.a, vars(derived), derived.base)
+for row, frozen, keyed, point, pair, derived, inner, packed, private, kind, cls in items[2:3]:
+    print(row, frozen, keyed, point, pair, inner, packed.a, private.get(), derived.base)
     print(row.kind is kind is Kind.A, cls is Row, derived.limit(), Derived.limit is method)
 """
 
@@ -230,9 +243,53 @@ def test_items_are_of_the_classes_of_the_script_which_stay_as_they_are(
     assert said.pop(0) == ("<class '__main__.P'>" if method == "fork" else "")  # new in each worker
     assert said == [
         "Row(a=2, kind=<Kind.A: 1>) Frozen(a=2) Keyed(a=2) P(x=2, y=2) Pair(x=2, y='b') "
-        "{'a': 2} 2 {'a': 2} 2",
+        "{'a': 2} 2 -2 2",
         "True True (7, 0) True",
     ]
+
+
+REDEFINED = """
+import enum
+import lazyckpt as lz
+
+class Row:
+    def __init__(self, a):
+        self.a = a
+
+class Kind(enum.Enum):
+    A, B = 1, 2
+
+class Odd(Exception):
+    pass
+
+def odd(item, error=Odd):
+    raise error(item.a)
+
+rows, kinds = lz.source(range(1, 3)) | lz.map(Row), lz.source([1, 2]) | lz.map(Kind)
+pipelines, before = [rows, kinds, rows | lz.map(odd)], (Row, Kind, Odd)
+
+class Row:
+    def __init__(self, b):
+        self.b = b
+
+class Kind(enum.Enum):
+    A = 1
+
+class Odd(Exception):
+    pass
+
+for pipeline, kind in zip(pipelines, before):
+    with lz.run(pipeline, executor=lz.processes(2)) as run:
+        try:
+            print([type(item) is kind for item in run])
+        except Exception as error:
+            print(type(error) is kind)
+"""
+
+
+def test_items_are_of_the_classes_that_a_pipeline_was_built_with(tmp_path: Path) -> None:
+    """Though a cell of a notebook has defined them again."""
+    assert script(tmp_path, REDEFINED) == "[True, True]\n[True, True]\nTrue\n"
 
 
 ERRORS = """
@@ -265,18 +322,23 @@ class Keyed(Exception):
     def __init__(self, a, *, b):
         pass
 
+class Outer(Exception):
+    def __init__(self, *inner):
+        super().__init__("outer")
+        self.code, self.b = inner[0], list(inner)
+
 def fails(error, x):
     raise error()
 
 for error in (
     lambda: Needs(code=4), lambda: Locked(1, Kind.A), lambda: Missing("a.txt"),
     lambda: Keyed(1, b=Kind.A), lambda: ExceptionGroup("several", [Locked(1, 2), Needs(code=1)]),
-    asyncio.CancelledError, SystemExit,
+    lambda: Outer(Needs(code=5), Locked(1, 2)), asyncio.CancelledError, SystemExit,
 ):
     with lz.run(lz.source(range(3)) | lz.map(fails, error), executor=lz.processes(1)) as run:
         try:
             next(run)
-        except (Needs, Locked, Keyed) as found:
+        except (Needs, Locked, Keyed, Outer) as found:
             print(type(found).__name__, found, vars(found).get("code"), vars(found).get("b"))
         except Missing as found:
             print(found, found.filename)
@@ -294,6 +356,7 @@ def test_errors_of_a_script_keep_their_type_and_traceback(tmp_path: Path) -> Non
         "[Errno 2] no such record: 'a.txt' a.txt",
         "Keyed 1 None Kind.A",
         "several (2 sub-exceptions) 2",
+        "Outer outer code 5 [Needs('code 5'), Locked(1)]",
         "CancelledError True",
         "SystemExit True",
     ]
