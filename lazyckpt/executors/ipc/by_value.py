@@ -99,7 +99,7 @@ def with_slots(pickler: Any) -> Any:
 def answering(pickler: Any) -> Any:
     """Return a class of cloudpickle's picklers for what goes back to the main module.
 
-    It refers to classes of that module, as cloudpickle would set all of their attributes anew
+    It refers to classes of that module, as cloudpickle would overwrite all of their attributes
     there. They are pickled by value next to that, for a process that doesn't have them.
     """
 

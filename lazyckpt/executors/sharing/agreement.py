@@ -20,7 +20,7 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pools.pool import WorkerPool
 from lazyckpt.executors.pools.progress import say_alive
-from lazyckpt.executors.sharing.link import Link, Meeting, Reach
+from lazyckpt.executors.sharing.link import DEALT, Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES
 from lazyckpt.failures.skipping import skip_log_of
 
@@ -46,7 +46,7 @@ def opening_of(
     more: Mapping[str, Any] = {},
 ) -> Machine[T]:
     """Return a machine whose flows begin on all ranks together: `begin` receives the position."""
-    told = {**told_of(chain, pool.chunk_size), **more}
+    told = {**told_of(chain, pool.chunk_size), **more, DEALT: [*_shards(chain)]}
 
     def flow(position: Position) -> Flow[T]:
         if pool.is_driven and pool.is_stopped:
@@ -104,6 +104,15 @@ def common_key(
 
 def _deals(call: Call) -> bool:
     return bool(call.arguments.get("num_shards", 1) > 1)
+
+
+def _shards(chain: Chain) -> Iterator[tuple[int, int]]:
+    """Yield the number of shards and the index of each stage that deals items."""
+    for call in chain.calls:
+        for each in call.chains:
+            yield from _shards(each)
+        if _deals(call):
+            yield call.arguments["num_shards"], call.arguments["index"]
 
 
 def _stages(chain: Chain, prefix: str) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,10 @@ Nodes: TypeAlias = tuple[tuple[int, ...], ...]
 """The ranks of each node. The first one, the leader, reads for the others; () if there are none."""
 
 
+DEALT = "shards"
+"""The setting that differs between ranks: [num_shards, index] of each `shard`."""
+
+
 class Reach(NamedTuple):
     """How far a rank reads ahead.
 
@@ -119,7 +123,8 @@ class Meeting(Protocol):
         """Wait until all ranks have joined with equal settings, and return this rank's link.
 
         Args:
-            told: The settings that must be equal on all ranks, by the names that errors show.
+            told: The settings that must be equal on all ranks, by the names that errors show; and
+                `DEALT`, of which all ranks must have each index.
             reach: The reach of this rank.
             look: Called again and again while this waits; its error ends the wait.
 

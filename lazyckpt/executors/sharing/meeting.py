@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.sharing.door import Countdown, Door, begin, hang_up
-from lazyckpt.executors.sharing.link import Nodes, Reach, Role, role_of
+from lazyckpt.executors.sharing.link import DEALT, Nodes, Reach, Role, role_of
 from lazyckpt.executors.sharing.mesh import BEAT, Mesh
 from lazyckpt.executors.sharing.wire import ours, prove, read_json, send_json
 
@@ -48,7 +48,9 @@ class SocketMeeting(NamedTuple):
         return f"<rank {self.rank} of {self.size}>"  # without the secret
 
     def join(self, told: Mapping[str, Any], reach: Reach, look: Callable[[], None]) -> Mesh:
-        joining = _Joining(self, {"told": dict(told), "reach": reach})
+        equal = dict(told)
+        own = equal.pop(DEALT, ())
+        joining = _Joining(self, {"told": equal, "reach": reach, "shards": own})
         try:
             return joining.wait(look)
         except PipelineError:

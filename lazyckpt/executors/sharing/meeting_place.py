@@ -7,6 +7,7 @@ import threading
 from _thread import start_new_thread
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 from weakref import finalize
 
@@ -26,11 +27,13 @@ class _Rank(NamedTuple):
         caller: The connection on which it waits for the answer.
         address: Its own address.
         reach: Its reach.
+        shards: The number of shards and the index of each of its stages that deal items.
     """
 
     caller: socket.socket
     address: Any
     reach: Sequence[int]
+    shards: Sequence[tuple[int, int]]
 
     @property
     def is_gone(self) -> bool:
@@ -107,6 +110,7 @@ class MeetingPlace:
         told: Mapping[str, Any],
         reach: Sequence[int],
         address: Any,
+        shards: Sequence[tuple[int, int]] = (),
     ) -> dict[str, Any]:
         name, countdown = dumps(told), Countdown(self._timeout)
         with self._changed:
@@ -116,14 +120,16 @@ class MeetingPlace:
             gathering.let_go([rank])
             if rank in gathering.ranks:
                 return {"error": f"shared: two processes say that they are rank {rank}"}
-            mine = gathering.ranks[rank] = _Rank(caller, address, reach)
+            mine = gathering.ranks[rank] = _Rank(caller, address, reach, shards)
             if len(gathering.ranks) == size:
                 gathering.let_go(range(size))
             if len(gathering.ranks) == size:
                 del self._gatherings[name]
                 addresses = [gathering.ranks[each].address for each in range(size)]
                 reach = least(each.reach for each in gathering.ranks.values())
-                gathering.answer = {"addresses": addresses, "reach": reach}
+                missing = _missing([each.shards for each in gathering.ranks.values()])
+                answer = {"addresses": addresses, "reach": reach}
+                gathering.answer = {"error": f"shared: {missing}"} if missing else answer
             self._changed.notify_all()
             while gathering.answer is None:
                 if self._changed.wait(min(_SETTLED, countdown.left())):
@@ -182,6 +188,21 @@ def _differing(one: _Gathering, other: _Gathering) -> str:
         remedy = "begin on all ranks from one state"
     ranks = f"ranks {min(one.ranks)} and {min(other.ranks)}"
     return f"{ranks} differ, and share no work: {shown}; {remedy}"
+
+
+def _missing(shards: Sequence[Sequence[tuple[int, int]]]) -> str:
+    """Return which items would be lost, as no rank has their index; "" if none would be."""
+    there: dict[int, set[int]] = {}
+    for size, index in chain.from_iterable(shards):
+        there.setdefault(size, set()).add(index)
+    for size, found in there.items():
+        if missing := sorted({*range(size)} - found):
+            shown = ", ".join(map(str, missing[:3])) + ", ..." * (len(missing) > 3)
+            return (
+                f"no rank has index={shown} of num_shards={size}, so their items would be lost; "
+                "give each rank its own index, and set num_shards to the number of ranks"
+            )
+    return ""
 
 
 def _ranks(ranks: list[int]) -> str:

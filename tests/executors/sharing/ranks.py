@@ -16,7 +16,16 @@ import pytest
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.sharing.executor import shared
-from lazyckpt.executors.sharing.link import Leave, Nodes, Reach, Receive, Role, least, role_of
+from lazyckpt.executors.sharing.link import (
+    DEALT,
+    Leave,
+    Nodes,
+    Reach,
+    Receive,
+    Role,
+    least,
+    role_of,
+)
 from lazyckpt.executors.sharing.meeting_place import MeetingPlace
 from tests.executors.sharing.rank import SECRET
 
@@ -50,7 +59,8 @@ class Hub:
         return RankMeeting(self, rank)
 
     def join(self, rank: int, told: Mapping[str, Any], reach: Reach) -> QueueLink:
-        name, link = repr(sorted(told.items())), QueueLink(self, rank)
+        equal = sorted((name, value) for name, value in told.items() if name != DEALT)
+        name, link = repr(equal), QueueLink(self, rank)
         link.reach = reach
         with self._changed:
             gathered = self._gathered.setdefault(name, {})

@@ -102,6 +102,29 @@ def test_runs_that_are_closed_and_entered_again_go_on(nodes: Nodes) -> None:
     assert on_ranks(2, work) == [[*range(rank, 120, 2)] for rank in range(2)]
 
 
+@pytest.mark.parametrize("nodes", [(), ((0, 1),)])
+@pytest.mark.parametrize(
+    ("shards", "missing"),
+    [([(2, 0), (2, 0)], "index=1 of num_shards=2"), ([(6, 0), (6, 1)], "2, 3, 4, ...")],
+)
+def test_an_index_that_no_rank_has_is_refused(
+    shards: list[tuple[int, int]], missing: str, nodes: Nodes
+) -> None:
+    """Otherwise its items would be lost."""
+    with place() as found:
+
+        def work(rank: int) -> None:
+            size, index = shards[rank]
+            items = (
+                lz.source(range(90)) | lz.filter(is_any) | lz.shard(num_shards=size, index=index)
+            )
+            own = executor(found.port, rank, nodes)
+            with lz.run(items, executor=own) as run, pytest.raises(lz.PipelineError, match=missing):
+                next(run)
+
+        assert on_ranks(2, work) == [None, None]
+
+
 def failing(n: int) -> int:
     if n == 30:
         raise ValueError(n)
