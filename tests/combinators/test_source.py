@@ -113,6 +113,24 @@ class Unread:
         return list(indices)
 
 
+class Uneven(Unread):
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return [*range(len(indices) + self.more)]
+
+    more = 1
+
+
+class Short(Uneven):
+    more = -1
+
+
+@pytest.mark.parametrize("data", [Uneven(), Short()])
+def test_data_with_other_numbers_of_items_than_indices_are_an_error(data: Unread) -> None:
+    for order in (lz.skip(0), lz.shuffle(seed=0)):
+        with pytest.raises(ValueError, match=r"returned [24] items for 3 indices"):
+            next(iter(lz.source(data) | order | lz.batch(3)))
+
+
 @pytest.mark.parametrize("tail", TAILS, ids=str)
 def test_building_and_looking_reads_no_data(tail: lz.Stage[Any, Any]) -> None:
     for data, count in ((Unread(), lambda d: len(d.read)), (Stream([1, 2, 3]), lambda d: d.pulled)):

@@ -428,7 +428,9 @@ def test_what_can_not_be_shared_is_refused() -> None:
     with pytest.raises(PipelineError, match="positions of their own after filter"):
         lz.run(drifting, executor=executor)
     failing = dealt(packed(), 2, 0) | lz.map(len) | lz.batch(2)
-    with pytest.raises(PipelineError, match=r"skipped before batch\(2\), .*; put what may fail"):
+    with pytest.raises(
+        PipelineError, match=r"skipped before batch\(2\), .*; put what may fail, and"
+    ):
         lz.run(failing, on_error="skip", executor=executor)
     again = packed() | lz.shard(num_shards=2, index=0, remainder="repeat")
     with pytest.raises(
