@@ -55,7 +55,7 @@ class Delivery(Generic[T]):
         self._executor, self._skips = executor, skips
         self._use(prepared(pipeline, executor, skips=skips))
         self.is_closed = self.is_ended = False
-        self._waiting_in = 0  # the thread that waits for workers
+        self._waiting_in = 0  # the thread that waits for workers, or changes the pipeline
         self._rebased: Rebased | None = None
         self._timer = MarkTimer()
         self._clock = RunClock()
@@ -148,6 +148,24 @@ class Delivery(Generic[T]):
         self.cursor.go_to(Mark(position, items, skipped), flow)
         self._before = items - given
 
+    def change(self, pipeline: Chain, follow: Callable[[State], State | None]) -> None:
+        """Continue with a pipeline, from the state that `follow` makes of the current one.
+
+        A different thread that asks for an item meanwhile gets an error.
+        """
+        self.check_at_rest("change")
+        if pipeline == self.pipeline:
+            return
+        self._waiting_in = get_ident()
+        try:
+            self._end_block()  # so that whoever iterates has to ask for one
+            delivered = self.cursor.delivered()
+            state = follow(self.state())
+            self._check_rest("change", is_busy=self.cursor.delivered() != delivered)
+            self.go_to(state, pipeline)
+        finally:
+            self._waiting_in = 0
+
     def _flow(self, pipeline: Chain | None, position: Position) -> Flow[T]:
         """Return a flow from a position on; an open flow is closed once the new one exists."""
         if pipeline is None:
@@ -178,22 +196,6 @@ class Delivery(Generic[T]):
         """Raise an error if another thread waits for an item."""
         if is_busy or self._waiting_in not in (0, get_ident()):
             raise PipelineError(f"{name}: an item is being computed; use one thread at a time")
-
-    def change(self, pipeline: Chain, follow: Callable[[State], State | None]) -> None:
-        """Continue with a new pipeline, from the state that `follow` makes of the current one.
-
-        A different thread that asks for an item meanwhile gets an error.
-        """
-        self.check_at_rest("change")
-        self._waiting_in = get_ident()
-        try:
-            self._end_block()  # so that whoever iterates has to ask for one
-            delivered = self.cursor.delivered()
-            state = follow(self.state())
-            self._check_rest("change", is_busy=self.cursor.delivered() != delivered)
-            self.go_to(state, pipeline)
-        finally:
-            self._waiting_in = 0
 
     def check_at_rest(self, name: str) -> None:
         """Raise an error if an item is being computed, or the run is closed."""

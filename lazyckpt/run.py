@@ -143,9 +143,7 @@ class Run(Iterator[T], Pictured):
         [[2, 3, 4, 5, 6], [7, 8, 9]]
         """
         found = runnable("Run.change", pipeline)
-        self._delivery.check_at_rest("change")
-        if found != self.pipeline:
-            self._delivery.change(found, lambda state: followed(state, found, self.pipeline))
+        self._delivery.change(found, lambda state: followed(state, found, self.pipeline))
 
     def advance(self, n: int) -> None:
         """Skip the next `n` items: immediately with random access, otherwise by computing them.

@@ -110,7 +110,7 @@ def test_stages_without_a_memory_are_removed_from_here_on() -> None:
     ("old", "new", "reason"),
     [
         (DATA | lz.take(9), DATA, "take(n=9) was removed; the items that it holds or counts would"),
-        (DATA | lz.shuffle(4, seed=0), DATA, "would be lost"),
+        (DATA | lz.shuffle(4, seed=0), DATA, "would be lost; keep it, or start from"),
         (
             DATA,
             DATA | lz.shuffle(seed=0),

@@ -14,8 +14,8 @@ from lazyckpt.core.registry import copying
 
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
 _PLAIN = "biufcmM"  # kinds of dtypes whose items `stack` makes an array of the same dtype
-_PYTHONS = {bool, int, float, complex}
-_NUMBERS = (bool, int, float, complex, np.generic)
+_PYTHONS = (bool, int, float, complex)
+_NUMBERS = (*_PYTHONS, np.generic)
 _REMEDIES = {
     "keys": "use the same keys for all",
     "length": "pad or cut them to one length",
@@ -123,7 +123,7 @@ def _dtype_of_scalars(items: Sequence[Any], standard: np.dtype[Any]) -> np.dtype
     Return the standard one if there are no such, or if it would change a number of Python.
     """
     kinds = {*map(type, items)}
-    plain, scalars = kinds & _PYTHONS, kinds - _PYTHONS
+    plain, scalars = kinds & {*_PYTHONS}, kinds - {*_PYTHONS}
     if not plain or not scalars or not all(issubclass(kind, np.number) for kind in scalars):
         return standard
     dtype = np.result_type(*map(np.dtype, scalars), *[kind(0) for kind in plain])
@@ -132,7 +132,7 @@ def _dtype_of_scalars(items: Sequence[Any], standard: np.dtype[Any]) -> np.dtype
 
 
 def _fits(number: complex, dtype: np.dtype[Any]) -> bool:
-    """Return whether an int is itself in a dtype, and whether a float is finite in it if it is."""
+    """Return whether a dtype holds an int exactly, and a finite float as a finite one."""
     with np.errstate(over="ignore"):
         found = np.array(number).astype(dtype)
     if isinstance(number, int):

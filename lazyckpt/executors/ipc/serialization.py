@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from importlib import import_module
-from io import BytesIO, TextIOWrapper
+from io import TextIOWrapper
 from itertools import product
 from traceback import format_exception, format_exception_only
 from types import FunctionType
@@ -31,6 +31,7 @@ from lazyckpt.executors.ipc.by_value import (
     MAIN,
     CachedFunction,
     answering,
+    dumped,
     reduce_cached,
     reduce_property,
     with_slots,
@@ -166,10 +167,7 @@ def _dumps(content: Any, large: LargeBuffers | None = None, *, by_value: bool) -
     If `large` is set, it receives the large buffers, and the data of sources are pickled in the
     form that processes share.
     """
-    file = BytesIO()
-    pickler = _pickler(by_value=by_value, shares=large is not None)
-    pickler(file, 5, buffer_callback=large).dump(content)
-    return file.getvalue()
+    return dumped(_pickler(by_value=by_value, shares=large is not None), content, large)
 
 
 @cache
@@ -220,9 +218,7 @@ class _CloudPickled:
     """An item or error whose class or function can't be imported by the receiver."""
 
     def __init__(self, item: Any) -> None:
-        file = BytesIO()
-        answering(_pickler(by_value=True, shares=False))(file, 5).dump(item)
-        self._frame = file.getvalue()
+        self._frame = dumped(answering(_pickler(by_value=True, shares=False)), item)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickle.loads, (self._frame,)

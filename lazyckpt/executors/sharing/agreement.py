@@ -20,7 +20,7 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pools.pool import WorkerPool
 from lazyckpt.executors.pools.progress import say_alive
-from lazyckpt.executors.sharing.link import DEALT, Link, Meeting, Reach
+from lazyckpt.executors.sharing.link import SHARDS, Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import KEY_BYTES
 from lazyckpt.failures.skipping import skip_log_of
 
@@ -46,7 +46,7 @@ def opening_of(
     more: Mapping[str, Any] = {},
 ) -> Machine[T]:
     """Return a machine whose flows begin on all ranks together: `begin` receives the position."""
-    told = {**told_of(chain, pool.chunk_size), **more, DEALT: [*_shards(chain)]}
+    told = {**told_of(chain, pool.chunk_size), **more, SHARDS: [*_shards(chain)]}
 
     def flow(position: Position) -> Flow[T]:
         if pool.is_driven and pool.is_stopped:

@@ -16,7 +16,7 @@ Nodes: TypeAlias = tuple[tuple[int, ...], ...]
 """The ranks of each node. The first one, the leader, reads for the others; () if there are none."""
 
 
-DEALT = "shards"
+SHARDS = "shards"
 """The setting that differs between ranks: [num_shards, index] of each `shard`."""
 
 
@@ -124,7 +124,7 @@ class Meeting(Protocol):
 
         Args:
             told: The settings that must be equal on all ranks, by the names that errors show; and
-                `DEALT`, of which all ranks must have each index.
+                `SHARDS`, of which all ranks must have each index.
             reach: The reach of this rank.
             look: Called again and again while this waits; its error ends the wait.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.sharing.door import Countdown, Door, begin, hang_up
-from lazyckpt.executors.sharing.link import DEALT, Nodes, Reach, Role, role_of
+from lazyckpt.executors.sharing.link import SHARDS, Nodes, Reach, Role, role_of
 from lazyckpt.executors.sharing.mesh import BEAT, Mesh
 from lazyckpt.executors.sharing.wire import ours, prove, read_json, send_json
 
@@ -49,7 +49,7 @@ class SocketMeeting(NamedTuple):
 
     def join(self, told: Mapping[str, Any], reach: Reach, look: Callable[[], None]) -> Mesh:
         equal = dict(told)
-        own = equal.pop(DEALT, ())
+        own = equal.pop(SHARDS, ())
         joining = _Joining(self, {"told": equal, "reach": reach, "shards": own})
         try:
             return joining.wait(look)

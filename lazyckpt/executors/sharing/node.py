@@ -225,7 +225,8 @@ class LeadingPool(SharedPool):
         for requests in followers.values():
             requests.put(None)
         for thread in self._reading:
-            thread.join(_PATIENCE)  # it may have an answer to send
+            if thread.is_alive():  # a thread may not have started, at the limit of threads
+                thread.join(_PATIENCE)  # it may have an answer to send
         super()._say_goodbye()
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:

@@ -152,7 +152,7 @@ class Tee:
             return there < stream.reached.get(rank, 0) + count
 
     def behind(self, rank: int) -> list[tuple[int, float]]:
-        """Return how far ranks that need items are, of those that one has passed already."""
+        """Return how far each rank is that still needs items which a given rank has passed."""
         with self._changed:
             reached = self._reached(rank)
             return [found for each in self._done if (found := self._reached(each)) < reached]

@@ -43,8 +43,9 @@ def shared(
     the items of others, and nothing is sent.
 
     The reader is the first rank of each host. Only its workers compute common items, so give it
-    more of them. If it leaves its run, or rewinds it, it waits up to three seconds for ranks of
-    its host that have taken fewer rows, and one for all to leave; they then read on by themselves.
+    more of them. If it leaves its run, it waits up to three seconds for ranks of its host that
+    have taken fewer rows, and one for all to leave; they then read on by themselves. Before a
+    rewind it waits for them up to `timeout`.
 
     **One reader per rank.** With `readers="rank"`, each rank reads, mixes and packs for itself, and
     takes turns with all others. Use it for `shard` within joined pipelines, or if one process can't

@@ -17,7 +17,7 @@ from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.link import (
-    DEALT,
+    SHARDS,
     Leave,
     Nodes,
     Reach,
@@ -59,7 +59,7 @@ class Hub:
         return RankMeeting(self, rank)
 
     def join(self, rank: int, told: Mapping[str, Any], reach: Reach) -> QueueLink:
-        equal = sorted((name, value) for name, value in told.items() if name != DEALT)
+        equal = sorted((name, value) for name, value in told.items() if name != SHARDS)
         name, link = repr(equal), QueueLink(self, rank)
         link.reach = reach
         with self._changed:
