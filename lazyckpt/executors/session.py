@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import weakref
 from _thread import start_new_thread
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Protocol
 
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Chunks, Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 
@@ -39,9 +40,12 @@ class Session:
         gate: Says whether items are computed ahead.
         prefetching: The items being computed; None until a flow is open.
         keeps_ready: Whether items that are ready are still there after `stop` and `start`.
+        agree: Called with the position before the first item, until it succeeds; None if no rank
+            has to agree.
     """
 
     keeps_ready = True
+    agree: Callable[[Position], None] | None = None
 
     def __init__(
         self,
@@ -72,7 +76,11 @@ class Session:
     def _flow(self, position: Position) -> Flow[Any]:
         self._machine.flow(position)  # checks the position
         self.prefetching = self._prefetch_from(position)
-        return self.prefetching.flow()
+        flow = self.prefetching.flow()
+        if self.agree is not None and flow.chunks is not None:
+            flow.chunks = chunks = _AgreedChunks(self, flow.chunks, position)
+            flow.pull = chain.from_iterable(iter(chunks.next_chunk, None))
+        return flow
 
     def add_buffering(self, count: int, *, fill: bool = False) -> None:
         """Add reasons to compute items ahead; a negative count removes some."""
@@ -115,6 +123,20 @@ class Session:
         self._end.detach()
         if self.prefetching is not None:
             self.prefetching.suspend()
+
+
+class _AgreedChunks:
+    """The chunks of items computed ahead, once a session agrees on their position."""
+
+    def __init__(self, session: Session, chunks: Chunks[Any], position: Position) -> None:
+        self._session, self._chunks, self._position = session, chunks, position
+        self.end_chunk, self.close = chunks.end_chunk, chunks.close
+
+    def next_chunk(self) -> Iterator[Any] | None:
+        if (agree := self._session.agree) is not None:
+            agree(self._position)
+            self._session.agree = None
+        return self._chunks.next_chunk()
 
 
 def _stop(pools: list[WorkerPool], owner: int) -> None:

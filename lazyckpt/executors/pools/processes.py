@@ -241,7 +241,7 @@ class ProcessPool(WorkerPool):
         self._end_workers()
         self._pickled.release(id(self))
 
-    def _end_workers(self) -> list[WorkerProcess]:
+    def _end_workers(self, *, linger: bool = True) -> list[WorkerProcess]:
         """End the workers, unless a thread or signal handler has; return those that it ended."""
         if self._workers and self._owner != os.getpid():  # forked, before `forget` was called
             self.forget()
@@ -251,8 +251,8 @@ class ProcessPool(WorkerPool):
             workers, self._workers = self._workers, []
             _let_go(workers)
         processes = [worker.process for worker in workers if worker.process is not None]
-        has_begun = any(worker.progress.has_begun for worker in workers)
-        reap(processes, self._linger if has_begun else PATIENCE)
+        linger = linger and any(worker.progress.has_begun for worker in workers)
+        reap(processes, self._linger if linger else PATIENCE)
         return workers
 
     def start(self) -> None:
@@ -344,7 +344,7 @@ class ProcessPool(WorkerPool):
             text = f"{name} {end} {when}"
         worker.note_lost(kind(lost))
         under_way = [each for each in worker.pending_tasks.values() if each.made is not None]
-        if worker not in self._end_workers():
+        if worker not in self._end_workers(linger=False):
             raise TaskLost
         self.losses += 1
         self.lost_at = under_way[0] if under_way else None

@@ -154,10 +154,10 @@ def reap(processes: list[Any], patience: float = PATIENCE) -> None:
     """Wait for processes to end, then terminate and kill them; kill immediately on Ctrl-C."""
     alive = processes
     try:
-        for end in ("is_alive", "terminate", "kill"):
+        for end, seconds in (("is_alive", patience), ("terminate", PATIENCE), ("kill", PATIENCE)):
             for process in alive:
                 getattr(process, end)()
-            deadline = monotonic() + patience
+            deadline = monotonic() + seconds
             for process in alive:
                 process.join(max(0.0, deadline - monotonic()))
             alive = [process for process in alive if process.is_alive()]

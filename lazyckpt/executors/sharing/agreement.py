@@ -33,9 +33,10 @@ _SHOWN = 200  # characters of a function's bound values that are compared as the
 
 
 def told_of(chain: Chain, chunk_size: int) -> dict[str, Any]:
-    """Return the settings that must be equal on all ranks, by the names that errors show."""
+    """Return the settings that ranks tell each other, as `Meeting.join` takes them."""
     on_error = "raise" if skip_log_of(chain) is None else "skip"
-    return {"on_error": on_error, "chunk_size": chunk_size, **dict(_stages(chain, ""))}
+    equal = {"on_error": on_error, "chunk_size": chunk_size, **dict(_stages(chain, ""))}
+    return {**equal, SHARDS: [*_shards(chain)]}
 
 
 def opening_of(
@@ -46,7 +47,7 @@ def opening_of(
     more: Mapping[str, Any] = {},
 ) -> Machine[T]:
     """Return a machine whose flows begin on all ranks together: `begin` receives the position."""
-    told = {**told_of(chain, pool.chunk_size), **more, SHARDS: [*_shards(chain)]}
+    told = {**told_of(chain, pool.chunk_size), **more}
 
     def flow(position: Position) -> Flow[T]:
         if pool.is_driven and pool.is_stopped:

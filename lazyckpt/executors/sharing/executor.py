@@ -8,17 +8,20 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from lazyckpt.core.call import Chain
+from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.plan.segments import Segment
 from lazyckpt.executors.planned import Plan, handlers_of
 from lazyckpt.executors.pool_executor import PoolExecutor, PoolSpec
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.session import Session
+from lazyckpt.executors.sharing.agreement import told_of
 from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard
-from lazyckpt.executors.sharing.link import Meeting
+from lazyckpt.executors.sharing.link import Meeting, Reach
 from lazyckpt.executors.sharing.pool import SharedPool
 from lazyckpt.failures.skipping import apart, leaves_out, skip_log_of, stage_behind
 
@@ -64,10 +67,27 @@ class SharedExecutor(PoolExecutor):
         segments = self.spec.split(chain)
         is_divided = len(segments) == 1 and segments[0].kind == "chunks"
         if is_divided or (self.arguments["meeting"].nodes and _by_node().shard_of(chain) is None):
-            return self.inner.open(chain, gate)  # each rank computes its own items
+            session = self.inner.open(chain, gate)  # each rank computes its own items
+            session.agree = partial(self._agree, chain, session.gate)
+            return session
         session = super().open(chain, gate)
         session.keeps_ready = False  # another number of items on each rank
         return session
+
+    def _agree(self, chain: Chain, gate: PrefetchGate, position: Position) -> None:
+        """Compare settings, data and the position with other ranks, with which nothing is shared.
+
+        So an error tells of ranks that differ, as if something was.
+        """
+        meeting: Meeting = self.arguments["meeting"]
+        told = {**told_of(chain, self.arguments["chunk_size"]), "position": repr(position)}
+
+        def look() -> None:
+            if gate.is_closed:
+                raise TaskLost
+
+        meeting.join(told, Reach(1, 1), look).close()
+        meeting.leave()
 
     def driven(
         self,

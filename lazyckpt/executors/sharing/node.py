@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _CATCH_UP = 3.0  # seconds that a leader which ends waits for followers that are behind it
 _PATIENCE = 1.0  # seconds that it then waits for their end
 _TICK = 0.25  # seconds between two looks whether the leader is alive
-_LOST = b"we lost "  # in the first half of the key of a message: the other half is a rank
+_LOST = b"we lost "  # the first half of the key of a message; the other half is a rank
 
 
 class LeaderLeft(Exception):
@@ -231,13 +231,12 @@ class LeadingPool(SharedPool):
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:
         if rank in link.makers:
-            key, tee = key_of(message), self._tee
-            if not key.startswith(_LOST):
+            tee = self._tee
+            if not key_of(message).startswith(_LOST):
                 super()._receive(link, rank, message)
             elif link is self._link and tee is not None:
-                lost = int.from_bytes(key[len(_LOST) :], "big")
-                why = bytes(message[KEY_BYTES:]).decode()
-                tee.close(RankMissing(f"rank {lost}, which is on another node, {why}", [lost]))
+                self._tell_followers(link, message.tobytes())
+                tee.close(_loss(message, self._meeting))
         elif link is self._link and (requests := self._followers.get(rank)) is not None:
             requests.put(message)
 
@@ -249,10 +248,17 @@ class LeadingPool(SharedPool):
             tee.leave(rank)
             if self._are_done is not None and self._left.keys() >= self._followers.keys():
                 self._are_done.set()
-            if why:
-                number = rank.to_bytes(KEY_BYTES - len(_LOST), "big")
-                link.post(_LOST + number + why.encode())
-                tee.close(RankMissing(f"rank {rank}, which is on this node, {why}", [rank]))
+        if link is self._link and tee is not None and why:
+            number = rank.to_bytes(KEY_BYTES - len(_LOST), "big")
+            message = _LOST + number + why.encode()
+            self._tell_followers(link, message)
+            if requests is not None:
+                link.post(message)
+                tee.close(_loss(message, self._meeting))
+
+    def _tell_followers(self, link: Link, message: bytes) -> None:
+        for rank in self._followers:
+            link.send(rank, message)
 
     def _start_reading(self, read: Callable[[], None]) -> bool:
         """Start to read; return False if no thread can start, as the interpreter ends."""
@@ -324,6 +330,7 @@ class FollowingPool(QueuedPool):
         self._count = 0
         self._asked: dict[bytes, PendingTask] = {}
         self._gone: Exception | None = None  # why the leader does no more tasks
+        self._loss: RankMissing | None = None  # of a rank that the leader has lost
 
     @property
     def has_left(self) -> bool:
@@ -340,7 +347,7 @@ class FollowingPool(QueuedPool):
 
     def _use(self, link: Link) -> None:
         with self._lock:
-            self._link, self._gone = link, None
+            self._link, self._gone, self._loss = link, None, None
             self._asked.clear()
 
     def _hang_up(self) -> None:
@@ -394,6 +401,9 @@ class FollowingPool(QueuedPool):
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:
         with self._lock:
+            if link is self._link and key_of(message).startswith(_LOST):
+                self._loss = self._loss or _loss(message, self._meeting)  # it ends the leader, too
+                return
             pending = self._asked.pop(key_of(message), None) if link is self._link else None
         if pending is not None:
             pending.came.put(message)
@@ -403,7 +413,7 @@ class FollowingPool(QueuedPool):
             if link is not self._link or self._gone is not None:
                 return
             error = RankMissing(f"rank {rank}, which reads for this node, {why}", [rank])
-            self._gone = error if why else LeaderLeft()
+            self._gone = self._loss or (error if why else LeaderLeft())
             asked, self._asked = self._asked, {}
         for pending in asked.values():
             pending.came.put(self._gone)
@@ -419,6 +429,14 @@ class FollowingPool(QueuedPool):
         super().forget()
         self._link = None
         self._lock, self._closing = threading.RLock(), threading.RLock()
+
+
+def _loss(message: bytes | memoryview, meeting: Meeting) -> RankMissing:
+    """Return the error for a lost rank, from a message that names it."""
+    rank, why = int.from_bytes(message[len(_LOST) : KEY_BYTES], "big"), bytes(message[KEY_BYTES:])
+    is_near = any(rank in node and meeting.rank in node for node in meeting.nodes)
+    where = "this node" if is_near else "another node"
+    return RankMissing(f"rank {rank}, which is on {where}, {why.decode()}", [rank])
 
 
 def _followed(

@@ -40,7 +40,8 @@ def shared(
     Each reader mixes and packs all of them, and sends each rank of its host its own rows. The
     stages after `shard` run on each rank. Items, their order and the states are those of each rank
     alone, on any number of ranks. If all stages up to `shard` have random access, no rank computes
-    the items of others, and nothing is sent.
+    the items of others: ranks compare once, before the first item, and then continue on
+    their own.
 
     The reader is the first rank of each host. Only its workers compute common items, so give it
     more of them. If it leaves its run, it waits up to three seconds for ranks of its host that

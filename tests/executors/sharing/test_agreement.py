@@ -11,6 +11,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.sharing.link import Nodes
 from lazyckpt.testing import equal
 from tests.executors.sharing.ranks import Hub, on_ranks, shared_by
 
@@ -69,11 +70,11 @@ UNLIKE: dict[str, Callable[[int], lz.Pipeline[Any]]] = {
 }  # fmt: skip
 
 
-def run_by(pipeline: Callable[[int], lz.Pipeline[Any]]) -> list[Any]:
+def run_by(pipeline: Callable[[int], lz.Pipeline[Any]], nodes: Nodes = ()) -> list[Any]:
     def work(rank: int) -> list[Any]:
         return [*lz.run(pipeline(rank), executor=shared_by(hub, rank, lz.threads()))]
 
-    hub = Hub(2, timeout=1)
+    hub = Hub(2, timeout=1, nodes=nodes)
     return on_ranks(2, work)
 
 
@@ -97,6 +98,47 @@ def test_sources_and_functions_that_differ_are_refused(
     assert_refused(run_by(lambda rank: sharded(pipeline(rank), rank)))
     found = run_by(lambda rank: sharded(pipeline(0), rank))
     assert equal(found, [[*lz.run(sharded(pipeline(0), rank))] for rank in range(2)])
+
+
+# Pipelines of rank k with random access up to shard: ranks have nothing to share.
+DIVIDED: dict[str, Callable[[int], lz.Pipeline[int]]] = {
+    "seed": lambda k: lz.source(range(40)) | lz.shuffle(seed=k),
+    "data": lambda k: lz.source(other_item(k)),
+    "function": lambda k: lz.source(range(40)) | lz.map(partial(int.__add__, k)),
+}
+
+
+def divided(pipeline: lz.Pipeline[int], rank: int) -> lz.Pipeline[Any]:
+    return pipeline | lz.shard(num_shards=2, index=rank, remainder="drop") | lz.batch(2)
+
+
+@pytest.mark.parametrize("nodes", [(), ((0, 1),)], ids=["ranks", "node"])
+@pytest.mark.parametrize("pipeline", DIVIDED.values(), ids=DIVIDED)
+def test_ranks_that_share_nothing_are_compared(
+    pipeline: Callable[[int], lz.Pipeline[int]], nodes: Nodes
+) -> None:
+    alike, unlike = (lambda rank: divided(pipeline(0), rank)), (lambda r: divided(pipeline(r), r))
+    assert run_by(alike, nodes) == [[*lz.run(alike(rank))] for rank in range(2)]
+    assert_refused(run_by(unlike, nodes))
+
+
+@pytest.mark.parametrize("nodes", [(), ((0, 1),)], ids=["ranks", "node"])
+def test_ranks_that_share_nothing_begin_from_one_state_and_may_rewind_alone(nodes: Nodes) -> None:
+    def work(begins: tuple[int, int], rank: int) -> list[Any]:
+        pipeline, executor = divided(lz.source(range(40)), rank), shared_by(hub, rank, lz.threads())
+        before = lz.run(pipeline)
+        before.advance(begins[rank])
+        with lz.run(pipeline, before.state, executor=executor) as run:
+            found = [next(run), next(run)]
+            if rank == 1:
+                run.load_state_dict(before.state_dict())
+                assert [next(run), next(run)] == found
+            return [*found, *run]
+
+    hub = Hub(2, timeout=1, nodes=nodes)
+    alone = [[*lz.run(divided(lz.source(range(40)), rank))] for rank in range(2)]
+    assert on_ranks(2, partial(work, (3, 3))) == [items[3:] for items in alone]
+    assert_refused(on_ranks(2, partial(work, (3, 4))))
 
 
 def test_a_class_may_be_the_function_of_a_source() -> None:

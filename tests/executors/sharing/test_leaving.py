@@ -8,8 +8,10 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,21 +105,20 @@ def test_runs_that_are_closed_and_entered_again_go_on(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize("nodes", [(), ((0, 1),)])
+@pytest.mark.parametrize("before", [lz.filter(is_any), lz.map(is_any)], ids=["shared", "divided"])
 @pytest.mark.parametrize(
     ("shards", "missing"),
     [([(2, 0), (2, 0)], "index=1 of num_shards=2"), ([(6, 0), (6, 1)], "2, 3, 4, ...")],
 )
 def test_an_index_that_no_rank_has_is_refused(
-    shards: list[tuple[int, int]], missing: str, nodes: Nodes
+    shards: list[tuple[int, int]], missing: str, before: lz.Stage[Any, Any], nodes: Nodes
 ) -> None:
     """Otherwise its items would be lost."""
     with place() as found:
 
         def work(rank: int) -> None:
             size, index = shards[rank]
-            items = (
-                lz.source(range(90)) | lz.filter(is_any) | lz.shard(num_shards=size, index=index)
-            )
+            items = lz.source(range(90)) | before | lz.shard(num_shards=size, index=index)
             own = executor(found.port, rank, nodes)
             with lz.run(items, executor=own) as run, pytest.raises(lz.PipelineError, match=missing):
                 next(run)
@@ -177,3 +178,32 @@ def test_a_rank_whose_program_ends_while_ranks_come_is_no_loss() -> None:
     found = job(3, steps=[20] * 3, where=["main", "ending", "main"], waits=[1.5, 0, 1.5])
     assert [len(found[0]), len(found[2])] == [20, 20]
     assert [each[-1][:2] for each in (found[0], found[2]) if len(each[-1]) > 2] == []
+
+
+def stops_once(folder: str, total: int, n: int) -> tuple[int, int]:
+    """The first process that comes to item 60 stops, as by SIGSTOP."""
+    if n == 60:
+        with suppress(FileExistsError):
+            Path(folder, "stopped").touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGSTOP)
+    return total + n, n
+
+
+def test_a_reading_process_that_stops_is_told_at_the_time_limit(tmp_path: Path) -> None:
+    with place() as found:
+
+        def work(rank: int) -> tuple[type[Exception], float]:
+            items = lz.source(range(900)) | lz.filter(is_any)
+            items |= lz.scan(partial(stops_once, str(tmp_path)), 0)
+            own = items | lz.shard(num_shards=2, index=rank)
+            meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 30.0, ())
+            more = {"chunk_size": 4, "timeout": 3.0}
+            reader = shared(executor, lz.processes(1, timeout=3, buffer_size=4), meeting, more)
+            with lz.run(own, executor=reader) as run:
+                with pytest.raises((lz.errors.WorkerTimeout, lz.errors.RankMissing)) as raised:
+                    list(run)
+                return raised.type, time.time() - (tmp_path / "stopped").stat().st_mtime
+
+        kinds, seconds = zip(*on_ranks(2, work), strict=True)
+        assert {*kinds} == {lz.errors.WorkerTimeout, lz.errors.RankMissing}
+        assert max(seconds) < 10  # not the 16 s in which it could end

@@ -82,6 +82,29 @@ def test_a_rank_that_stops_is_an_error_once_its_node_waits_for_it() -> None:
     assert "which is on another node" in other
 
 
+def test_a_rank_names_the_lost_one_though_its_reader_has_ended() -> None:
+    hub, has_ended = Hub(3, nodes=((0, 1), (2,))), threading.Event()
+
+    def work(rank: int) -> str:
+        rows = lz.source(range(1_000)) | lz.map(abs) | lz.filter(lambda n: True)
+        dealt = rows | lz.shard(num_shards=3, index=rank)
+        with lz.run(dealt, executor=shared_by(hub, rank, lz.threads(1, buffer_size=1))) as run:
+            next(run)
+            if rank == 2:
+                hub.silent[rank] = 11.0  # beyond the time limit
+                has_ended.wait(20)
+                return ""
+            if rank == 1:
+                has_ended.wait(20)
+            with pytest.raises(RankMissing, match=r"rank 2.* has said nothing") as raised:
+                deque(run)
+        if rank == 0:
+            has_ended.set()
+        return str(raised.value)
+
+    assert ["another node" in error for error in on_ranks(3, work)] == [False, True, False]
+
+
 class Sealed:
     """Can't be unpickled."""
 
