@@ -14,7 +14,7 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler
-from lazyckpt.executors.plan.segments import Segment
+from lazyckpt.executors.plan.segments import Segment, needs_reader
 from lazyckpt.executors.planned import Plan, handlers_of
 from lazyckpt.executors.pool_executor import PoolExecutor, PoolSpec
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
@@ -64,8 +64,7 @@ class SharedExecutor(PoolExecutor):
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
         check_dealt(chain, "shared", repr(self.inner))
-        segments = self.spec.split(chain)
-        is_divided = len(segments) == 1 and segments[0].kind == "chunks"
+        is_divided = not needs_reader(self.spec.split(chain))
         if is_divided or (self.arguments["meeting"].nodes and _by_node().shard_of(chain) is None):
             session = self.inner.open(chain, gate)  # each rank computes its own items
             session.agree = partial(self._agree, chain, session.gate)

@@ -141,6 +141,14 @@ def test_ranks_that_share_nothing_begin_from_one_state_and_may_rewind_alone(node
     assert_refused(on_ranks(2, partial(work, (3, 4))))
 
 
+@pytest.mark.parametrize("nodes", [(), ((0,),)], ids=["ranks", "node"])
+@pytest.mark.parametrize("after", [lz.filter(bool), lz.flat_map(range), lz.map(abs)], ids=repr)
+def test_a_group_of_one_rank(after: lz.Stage[Any, Any], nodes: Nodes) -> None:
+    own = lz.source(range(40)) | lz.shard(num_shards=1, index=0) | after
+    executor = shared_by(Hub(1, nodes=nodes), 0, lz.threads())
+    assert [*lz.run(own, executor=executor)] == [*lz.run(own)]
+
+
 def test_a_class_may_be_the_function_of_a_source() -> None:
     found = run_by(lambda rank: sharded(lz.from_generator(range, 9), rank))
     assert found == [[0, 2, 4, 6], [1, 3, 5, 7]]
