@@ -275,7 +275,10 @@ class Delivery(Generic[T]):
         try:
             chunk = chunks.next_chunk()
         except BaseException as error:
+            has_begun = flow.taken is None or flow.taken() > 0
             self.drop()
+            if self.session is not None and not has_begun:
+                self.session.give_up()
             if self.is_closed and isinstance(error, TaskLost):  # by a signal handler
                 self.close()  # of workers that were about to start
                 return None
@@ -376,8 +379,7 @@ class Delivery(Generic[T]):
         """Stop delivery, and release everything that is open."""
         self.is_closed = True
         self._clock.stop()
-        keeps_ready = self.session is not None and self.session.keeps_ready
-        if self.is_making or not keeps_ready:
+        if self.is_making or self.session is None or self.session.meets:
             if not self.is_making:
                 self.cursor.set_mark()
             self.drop()

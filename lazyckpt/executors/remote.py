@@ -127,8 +127,8 @@ def ray(
     Each index of `shard` is one process, connected to the cluster by `ray.init` or by Ray
     Train. All ranks open the same runs. They compare stages, settings, the position, a sample
     of the data, and the names of the functions before `shard` with the values bound to them,
-    and refuse to continue if these differ. To rewind, to pause, or to continue after an error
-    or a Ctrl-C, all ranks must do so together.
+    and refuse to continue if these differ. To rewind, to enter a closed run, or to continue
+    after an error or a Ctrl-C, all ranks must do so together.
 
     Ranks connect to each other by TCP. An actor of rank 0, with the given name in the namespace
     `lazyckpt`, tells them where; it reserves no CPUs and ends with rank 0's last run. If a rank

@@ -39,12 +39,13 @@ class Session:
     Attributes:
         gate: Says whether items are computed ahead.
         prefetching: The items being computed; None until a flow is open.
-        keeps_ready: Whether items that are ready are still there after `stop` and `start`.
+        meets: Whether its flows begin on several ranks together. Then `stop` keeps no items that
+            are ready, as their number differs between ranks.
         agree: Called with the position before the first item, until it succeeds; None if no rank
             has to agree.
     """
 
-    keeps_ready = True
+    meets = False
     agree: Callable[[Position], None] | None = None
 
     def __init__(
@@ -115,6 +116,11 @@ class Session:
             self._stop_with_this()
         if self.gate.is_gated and self.gate.is_open:
             self.fill()
+
+    def give_up(self) -> None:
+        """End workers that may still wait for other ranks, for items that aren't wanted now."""
+        if self.meets:
+            _stop(self.gate.pools, self._owner)
 
     def stop(self) -> None:
         """End all workers; after `start`, they can start again."""

@@ -69,6 +69,7 @@ class WorkerPool(ABC):
         lost_at: The task at which a worker was last lost, if known.
         is_stopped: If True, the pool wasn't started after the last `stop`.
         is_awaited: If True, the thread that drives the pool waits for a task, so it isn't hung.
+        is_joining: If True, it waits for other ranks.
         skip_log: Log of skipped records; new workers skip the records that killed others.
         retries: Number of times that an item is tried again after its worker was lost; None if
             the pool can't tell which item it was, or can't end the worker.
@@ -93,7 +94,7 @@ class WorkerPool(ABC):
         self.buffer_size = buffer_size
         self.generation = self.losses = 0
         self.is_stopped = False
-        self.is_awaited = False
+        self.is_awaited = self.is_joining = False
         self.skip_log: SkipLog | None = None
         self.lost_at: PendingTask | None = None
         pools.add(self)

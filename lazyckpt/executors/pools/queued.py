@@ -65,7 +65,7 @@ class QueuedPool(WorkerPool):
             with suppress(Empty):
                 return get_within(pending.came, seconds)
             left -= seconds  # and not the time for which this process was stopped
-            if any(pool.is_awaited for pool in self._drives):
+            if any(pool.is_awaited or pool.is_joining for pool in self._drives):
                 left = patience
             if left <= 0:
                 pending.made = self._made(pending)

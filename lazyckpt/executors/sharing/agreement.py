@@ -52,11 +52,11 @@ def opening_of(
     def flow(position: Position) -> Flow[T]:
         if pool.is_driven and pool.is_stopped:
             raise TaskLost
-        pool.is_awaited = True  # the time limit of an item doesn't run
+        pool.is_joining = True  # the time limit of an item doesn't run
         try:
             begin({**told, "position": repr(position)})
         finally:
-            pool.is_awaited = False
+            pool.is_joining = False
         return machine.flow(position)
 
     return machine._replace(flow=flow)

@@ -70,7 +70,7 @@ class SharedExecutor(PoolExecutor):
             session.agree = partial(self._agree, chain, session.gate)
             return session
         session = super().open(chain, gate)
-        session.keeps_ready = False  # another number of items on each rank
+        session.meets = True
         return session
 
     def _agree(self, chain: Chain, gate: PrefetchGate, position: Position) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,13 +23,18 @@ from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import common_key, join, opening_of
 from lazyckpt.executors.sharing.link import Link, Meeting, Reach
-from lazyckpt.executors.sharing.outcomes import Loss, key_of, outcome_of, packed
+from lazyckpt.executors.sharing.outcomes import KEY_BYTES, Loss, key_of, outcome_of, packed
 from lazyckpt.executors.sharing.payloads import Payloads, has_left
 from lazyckpt.failures.notes import Failure
 
 T = TypeVar("T")
 _PATIENCE = 1.0  # seconds that stopping waits for what is being made
 _TICK = 0.25  # seconds between two looks whether a rank that is waited for is alive
+_SOON = 0.05  # seconds until the first one
+
+# Keys of messages between two ranks about a task, whose own key follows.
+_WANTS, _HANDS_ON = b"we want it made!", b"you may make it!"
+_COUNT = struct.Struct("=Q")
 
 
 class _Job(NamedTuple):
@@ -61,6 +67,10 @@ class SharedPool(QueuedPool):
     it reaches it, and posts the outcome to all. Each rank keeps the outcome until it delivers the
     items itself. So no rank gets further ahead of the slowest rank than the tasks that the slowest
     has under way, and the slowest finds all that it needs next made by the ranks ahead of it.
+
+    Ranks may read unequally far ahead: while one is paused, or tries items one by one after the
+    death of a worker. Then each of two ranks may wait for a task that the other would come to only
+    after its own. So a rank that waits for another hands its turn on to whoever wants it.
 
     A rank that leaves has posted all of its outcomes, and the others do the rest in its place. If
     a rank is lost, its next task raises an error.
@@ -119,6 +129,9 @@ class SharedPool(QueuedPool):
         self._unwanted: set[bytes] = set()  # those that nobody here will ask for any more
         self._making: set[bytes] = set()
         self._turns: dict[bytes, int] = {}  # of those that are asked for
+        self._handed_on: dict[bytes, int] = {}  # ranks that do a task instead, which others forget
+        self._posted = 0  # outcomes
+        self._received = Counter[int]()  # outcomes, by rank
         self._left: dict[int, str] = {}  # ranks that are gone, and why
 
     # Openings.
@@ -221,7 +234,7 @@ class SharedPool(QueuedPool):
         """Return the rank whose turn a task is; if that rank has left, the next one."""
         assert self._link is not None
         makers, turn = self._link.makers, self._turns[key] % len(self._link.makers)
-        ranks = (*makers[turn:], *makers[:turn])
+        ranks = (self._handed_on.get(key, makers[turn]), *makers[turn:], *makers[:turn])
         return next(rank for rank in ranks if self._left.get(rank) != "")
 
     def _make_or_fail(self, key: bytes) -> None:
@@ -278,12 +291,14 @@ class SharedPool(QueuedPool):
 
     def _wait_for(self, pending: PendingTask) -> Any:
         self._make_awaited()
+        seconds = _SOON
         while self._may_come(pending) or not pending.came.empty():
             try:
-                return get_within(pending.came, _TICK)
+                return get_within(pending.came, seconds)
             except Empty:
                 say_alive()  # where this is a process of which others wait for items
                 self._look_after(pending.handle[0])
+                seconds = _TICK
         return None
 
     def _may_come(self, pending: PendingTask) -> bool:
@@ -291,21 +306,53 @@ class SharedPool(QueuedPool):
         return pending.generation == self.generation and (key is None or link is self._link)
 
     def _look_after(self, key: bytes | None) -> None:
-        """Note that an awaited rank is lost, if it is silent."""
+        """Note that an awaited rank is lost, if it is silent; else say that this one waits."""
         with self._lock:
             link = self._link
-            if link is None or key not in self._asked:
+            if link is None or key is None or key not in self._asked:
                 return
             maker = self._maker(key)
-        if maker != link.rank and link.silence(maker) > self._patience:
+            wants = _WANTS + key + _COUNT.pack(self._received[maker])
+        if maker == link.rank:
+            return
+        if link.silence(maker) > self._patience:
             self._leave(link, maker, f"has said nothing for {self._patience:g} s")
+        else:
+            link.send(maker, wants)
+
+    def _hand_on(self, link: Link, rank: int, message: memoryview) -> None:
+        """Let a rank make what it wants, if this one waits for others before it comes to that."""
+        key, (received,) = key_of(message), _COUNT.unpack(message[KEY_BYTES:])
+        with self._lock:
+            awaited = [each.handle[0] for each in tuple(self._awaited)]
+            waits = any(each in self._asked and self._maker(each) != link.rank for each in awaited)
+            is_new = not (key in self._making or key in self._have or key in self._handed_on)
+            if link is self._link and waits and is_new and received == self._posted:
+                self._handed_on[key] = rank
+                link.send(rank, _HANDS_ON + key)
+
+    def _take_on(self, link: Link, message: memoryview) -> None:
+        """Make what a rank has handed on."""
+        key = key_of(message)
+        with self._lock:
+            if link is self._link:
+                self._handed_on[key] = link.rank
+                if key in self._asked:
+                    self._make_or_fail(key)
 
     # Outcomes, in the threads of the link and of the workers.
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:
-        payloads = self.payloads
-        if link is self._link and payloads is not None and not payloads.receive(rank, message):
-            self._deliver(link, key_of(message), message)
+        payloads, key = self.payloads, key_of(message)
+        if link is not self._link or payloads is None or payloads.receive(rank, message):
+            return
+        if key == _WANTS:
+            self._hand_on(link, rank, message[KEY_BYTES:])
+        elif key == _HANDS_ON:
+            self._take_on(link, message[KEY_BYTES:])
+        else:
+            self._received[rank] += 1
+            self._deliver(link, key, message)
 
     def _leave(self, link: Link, rank: int, why: str) -> None:
         with self._lock:
@@ -368,6 +415,8 @@ class SharedPool(QueuedPool):
             self._deliver(link, key, found)
         else:
             message = packed(key, found)
+            with self._lock:  # first, so that no rank is thought to have all
+                self._posted += link is self._link
             link.post(message)
             self._deliver(link, key, memoryview(message))
 

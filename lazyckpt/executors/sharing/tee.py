@@ -82,7 +82,10 @@ class _Stream:
         drain = SkipRecord if skip_log is None else skip_log.drain
         deadline = monotonic() + seconds
         try:
-            flow = self.flow = self.flow or machine.flow(self.begin)
+            if self.flow is None:
+                drain()  # of a stream that was given up; they are skipped again
+                self.flow = machine.flow(self.begin)
+            flow = self.flow
             for item in flow.pull:
                 if not self.passed + len(self.held):
                     self.most = max(1.0, SHARED_BYTES / (item_bytes([item]) or 1))

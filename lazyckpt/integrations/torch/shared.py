@@ -71,8 +71,8 @@ def shared(
     names of the functions before `shard` with the values bound to them by `partial`, defaults and
     closures, and raise an error if these differ. Of long data they compare a sample: 4,096 items of
     a list, or of an array above 64 MiB, and 4 of other data that can be indexed. After a rewind
-    (`load_state_dict`), a pause, an error, a Ctrl-C or a `change`, the ranks start again together:
-    all must do the same. A rank that starts again alone raises `RankMissing` after `timeout`
+    (`load_state_dict`), an error, a Ctrl-C or a `change`, and when a closed run is entered, the
+    ranks start again together: all must do the same. A rank that starts again alone raises `RankMissing` after `timeout`
     seconds, and the others continue without it, as if it had left.
 
     The ranks connect to each other by TCP, through the address of rank 0 in the group's

@@ -126,6 +126,43 @@ def test_an_index_that_no_rank_has_is_refused(
         assert on_ranks(2, work) == [None, None]
 
 
+@pytest.mark.parametrize("nodes", [(), ((0, 1),)])
+@pytest.mark.parametrize("inner", [lz.threads(1), lz.processes(1)], ids=["threads", "processes"])
+def test_an_interrupted_wait_for_others_is_over(inner: lz.Executor, nodes: Nodes) -> None:
+    """The rank that comes later meets the one that asks again, not the wait that was given up."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def run(rank: int) -> Any:
+        items = lz.source(range(60)) | lz.filter(is_any) | lz.shard(num_shards=2, index=rank)
+        meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 30.0, nodes)
+        more = {"chunk_size": 4, "timeout": 30.0}
+        return lz.run(items, executor=shared(executor, inner, meeting, more))
+
+    def come() -> None:
+        with run(1) as other:
+            theirs.extend(other)
+
+    theirs, before = list[int](), signal.signal(signal.SIGALRM, interrupt)
+    other = threading.Thread(target=come)
+    with place() as found, run(0) as own:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 3.0)  # a reader process waits for others by then
+            with pytest.raises(Interrupted):
+                next(own)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        other.start()
+        assert [*own] == [*range(0, 60, 2)]
+        other.join(30)
+    assert theirs == [*range(1, 60, 2)]
+
+
 def failing(n: int) -> int:
     if n == 30:
         raise ValueError(n)

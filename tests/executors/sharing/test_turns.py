@@ -1,0 +1,95 @@
+"""Ranks that pause, rewind and enter again, each at its own pace."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import islice
+
+import pytest
+
+import lazyckpt as lz
+from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, shared_by
+
+
+def some(n: int) -> bool:
+    return n % 3 != 1
+
+
+def dealt(size: int, rank: int) -> lz.Pipeline[int]:
+    """Tasks of three kinds: a rank that reads ahead waits for the first, others for the third."""
+    items = lz.source(range(90)) | lz.filter(some) | lz.skip(1) | lz.map(abs) | lz.filter(some)
+    items = items | lz.skip(1) | lz.map(abs) | lz.filter(some)
+    return items | lz.shard(num_shards=size, index=rank, remainder="drop")
+
+
+@pytest.mark.parametrize("nodes", [(), ((0,), (1, 2))], ids=["ranks", "nodes"])
+@pytest.mark.parametrize("paused", [0, 1])
+def test_a_rank_may_pause_alone(paused: int, nodes: Nodes) -> None:
+    def work(rank: int) -> list[int]:
+        executor = shared_by(hub, rank, lz.threads(2, buffer_size=4), chunk_size=1)
+        with lz.run(dealt(3, rank), executor=executor) as run:
+            if rank == paused:
+                run.pause()
+            return [*run]
+
+    hub = Hub(3, nodes=nodes)
+    assert on_ranks(3, work) == [[*lz.run(dealt(3, rank))] for rank in range(3)]
+    assert len(hub.posted) == len({*hub.posted})
+
+
+def text(n: int) -> str:
+    return f"{n:300}"  # so long that it stays with its maker
+
+
+@pytest.mark.parametrize("nodes", [(), ((0,), (1,))])
+def test_the_time_limit_of_an_item_does_not_run_while_ranks_come_again(nodes: Nodes) -> None:
+    """After a rewind, for which one comes late."""
+
+    def work(rank: int) -> list[str]:
+        executor = shared_by(hub, rank, lz.threads(1, timeout=1.0))
+        with lz.run(rows(rank), executor=executor) as run:
+            before = run.state_dict()
+            found = [*islice(run, 20)]
+            time.sleep(1.6 * rank)
+            run.load_state_dict(before)
+            assert [*islice(run, 20)] == found
+            return found
+
+    def rows(rank: int) -> lz.Pipeline[str]:
+        texts = lz.source(range(400)) | lz.map(text) | lz.filter(len)
+        return texts | lz.shard(num_shards=2, index=rank)
+
+    hub = Hub(2, nodes=nodes)
+    assert on_ranks(2, work) == [[text(n) for n in range(rank, 40, 2)] for rank in range(2)]
+
+
+def test_a_record_skipped_ahead_of_a_run_that_is_closed_is_counted_where_it_is() -> None:
+    goes_on, waits = threading.Event(), threading.Event()
+
+    def read(n: int) -> int:
+        if n == 7:
+            raise ValueError(n)
+        if n == 8:
+            waits.set()
+            goes_on.wait(20)
+        return n
+
+    def work(rank: int) -> list[lz.State]:
+        own = items | lz.shard(num_shards=2, index=rank)
+        executor = shared_by(hub, rank, lz.threads(1), chunk_size=1)
+        with lz.run(own, executor=executor, on_error="skip") as run:
+            next(run)
+            waits.wait(20)
+            come.wait(20)
+        come.wait(20)
+        goes_on.set()
+        with run:
+            return [run.state for _ in run]
+
+    items = lz.source(range(20)) | lz.map(read) | lz.filter(lambda n: True)
+    hub, come = Hub(2, nodes=((0, 1),)), threading.Barrier(2)
+    found = on_ranks(2, work)
+    for rank in range(2):
+        run = lz.run(items | lz.shard(num_shards=2, index=rank), on_error="skip")
+        assert found[rank] == [run.state for _ in run][1:]
