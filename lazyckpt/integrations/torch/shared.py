@@ -72,8 +72,8 @@ def shared(
     closures, and raise an error if these differ. Of long data they compare a sample: 4,096 items of
     a list, or of an array above 64 MiB, and 4 of other data that can be indexed. After a rewind
     (`load_state_dict`), an error, a Ctrl-C or a `change`, and when a closed run is entered, the
-    ranks start again together: all must do the same. A rank that starts again alone raises `RankMissing` after `timeout`
-    seconds, and the others continue without it, as if it had left.
+    ranks start again together: all must do the same. A rank that starts again alone raises
+    `RankMissing` after `timeout` seconds, and the others continue without it, as if it had left.
 
     The ranks connect to each other by TCP, through the address of rank 0 in the group's
     `MASTER_ADDR`. Each proves that it knows a secret that rank 0 has sent through the group.
