@@ -129,7 +129,7 @@ class SharedPool(QueuedPool):
         self._unwanted: set[bytes] = set()  # those that nobody here will ask for any more
         self._making: set[bytes] = set()
         self._turns: dict[bytes, int] = {}  # of those that are asked for
-        self._handed_on: dict[bytes, int] = {}  # ranks that do a task instead, which others forget
+        self._handed_on: dict[bytes, int] = {}  # who does a task instead; others may ask late
         self._posted = 0  # outcomes
         self._received = Counter[int]()  # outcomes, by rank
         self._left: dict[int, str] = {}  # ranks that are gone, and why
