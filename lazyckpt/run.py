@@ -240,7 +240,8 @@ class Run(Iterator[T], Pictured):
         """Stop computing items ahead.
 
         Threads finish their current item, and processes the items already sent to them. Items that
-        you wait for are still computed. Each `pause` needs an `unpause`, as with a lock.
+        you wait for are still computed. Each `pause` needs an `unpause`, as with a lock. It has no
+        effect while ranks share work, as other ranks may need these items.
         """
         if (session := self._delivery.session) is not None:
             session.add_buffering(-1)

@@ -77,6 +77,7 @@ class WorkerPool(ABC):
         reach: If set, `workers` and `buffer_size` for tasks whose items are read in this process,
             in place of this pool's.
         can_resume: If True, the items of a flow that was stopped can be used in the next flow.
+        is_gated: If True, and if ranks share work, each computes only items that it waits for.
     """
 
     in_transit = 0
@@ -85,6 +86,7 @@ class WorkerPool(ABC):
     retries: int | None = None
     chunk_size = 0
     can_resume = True
+    is_gated = False
     reach: tuple[int, int] | None = None
     ends_at_exit = True  # whether to stop it when the interpreter ends
     is_external = False  # whether stopping it waits for third-party software
@@ -185,6 +187,7 @@ class PrefetchGate:
 
     def __init__(self, is_gated: bool) -> None:
         self.is_gated = is_gated
+        self.is_steady = False  # whether reasons to close it don't count
         self.one_by_one = False  # whether each task has only one item
         self.is_closed = False  # set by closing the run, perhaps in a signal handler
         self.pools: list[WorkerPool] = []
@@ -203,6 +206,8 @@ class PrefetchGate:
 
     def add_reason(self, count: int) -> None:
         """Add reasons to be open; a negative count removes some."""
+        if self.is_steady:
+            return
         for _ in range(abs(count)):
             (self._allowed if count > 0 else self._refused).append(None)
         for pool in self.pools:

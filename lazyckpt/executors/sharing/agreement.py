@@ -47,7 +47,7 @@ def opening_of(
     more: Mapping[str, Any] = {},
 ) -> Machine[T]:
     """Return a machine whose flows begin on all ranks together: `begin` receives the position."""
-    told = {**told_of(chain, pool.chunk_size), **more}
+    told = {**told_of(chain, pool.chunk_size), "gated": pool.is_gated, **more}
 
     def flow(position: Position) -> Flow[T]:
         if pool.is_driven and pool.is_stopped:

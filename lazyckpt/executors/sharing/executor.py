@@ -58,9 +58,11 @@ class SharedExecutor(PoolExecutor):
         inner, arguments = self.inner.spec, self.arguments
         each, count = inner.start_each, inner.workers
         pools = each(handlers) if each else [inner.start(handlers, count)] * count
-        return kind(
+        found = kind(
             pools, handlers, arguments["meeting"], arguments["chunk_size"], arguments["timeout"]
         )
+        found.is_gated = inner.is_gated
+        return found
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
         check_dealt(chain, "shared", repr(self.inner))
@@ -69,6 +71,8 @@ class SharedExecutor(PoolExecutor):
             session = self.inner.open(chain, gate)  # each rank computes its own items
             session.agree = partial(self._agree, chain, session.gate)
             return session
+        gate = gate or PrefetchGate(self.spec.is_gated)
+        gate.is_steady = not gate.is_gated  # other ranks may need what this one computes ahead
         session = super().open(chain, gate)
         session.meets = True
         return session

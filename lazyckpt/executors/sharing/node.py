@@ -118,8 +118,7 @@ def _leading(
     if parts is not None:
         pool.stays = parts.stays
     machine = Plan(pool, PrefetchGate(gate.is_gated), skip_log).machine(segments)
-    own_log, is_gated = skip_log_of(chain), gate.is_gated
-    pool.read(common, machine, deals, own_log, is_gated=is_gated)
+    pool.read(common, machine, deals, skip_log_of(chain))
     return pool
 
 
@@ -132,15 +131,7 @@ class LeadingPool(SharedPool):
     _are_done: threading.Event | None = None  # set once no follower is left
     _reading: Sequence[threading.Thread] = ()  # for followers
 
-    def read(
-        self,
-        common: Chain,
-        machine: Machine[Any],
-        deals: Call,
-        log: SkipLog | None,
-        *,
-        is_gated: bool,
-    ) -> None:
+    def read(self, common: Chain, machine: Machine[Any], deals: Call, log: SkipLog | None) -> None:
         """Say what to read, before the first opening.
 
         Args:
@@ -148,9 +139,7 @@ class LeadingPool(SharedPool):
             machine: Their machine, whose tasks this pool does.
             deals: The stage that deals their items to the ranks.
             log: The skip log of this rank's own stream.
-            is_gated: If True, compute only items that a rank waits for.
         """
-        self._is_gated = is_gated
         self._common, self._machine, self._deals, self._own_log = common, machine, deals, log
 
     def begin(self, told: Mapping[str, Any]) -> None:
@@ -183,7 +172,7 @@ class LeadingPool(SharedPool):
             skip_log,
             partial(self._look_after_ranks, link),
             self._start_reading,
-            reads_ahead=not self._is_gated,
+            reads_ahead=not self.is_gated,
         )
         self._followers = {rank: SimpleQueue() for rank in followers}
         self._are_done = threading.Event() if followers else None
@@ -323,7 +312,7 @@ class FollowingPool(QueuedPool):
         super().__init__(1, inner.buffer_size, None)
         self.in_transit = inner.in_transit
         self._meeting, self._index, self._own = meeting, index, own
-        self._patience = executor.arguments["timeout"]
+        self._patience, self.is_gated = executor.arguments["timeout"], inner.is_gated
         self._lock = threading.RLock()
         self._link: Link | None = None
         self._closing = threading.RLock()

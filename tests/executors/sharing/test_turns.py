@@ -26,16 +26,43 @@ def dealt(size: int, rank: int) -> lz.Pipeline[int]:
 @pytest.mark.parametrize("nodes", [(), ((0,), (1, 2))], ids=["ranks", "nodes"])
 @pytest.mark.parametrize("paused", [0, 1])
 def test_a_rank_may_pause_alone(paused: int, nodes: Nodes) -> None:
+    """Also if ranks meet at each item."""
+
     def work(rank: int) -> list[int]:
-        executor = shared_by(hub, rank, lz.threads(2, buffer_size=4), chunk_size=1)
+        executor, found = shared_by(hub, rank, lz.threads(2, buffer_size=4), chunk_size=1), []
         with lz.run(dealt(3, rank), executor=executor) as run:
             if rank == paused:
                 run.pause()
+            for item in run:
+                found.append(item)
+                meet.wait(20)
+        return found
+
+    hub, meet = Hub(3, nodes=nodes), threading.Barrier(3)
+    assert on_ranks(3, work) == [[*lz.run(dealt(3, rank))] for rank in range(3)]
+
+
+@pytest.mark.parametrize("is_ahead", [0, 1])
+def test_a_rank_may_compute_ahead_alone(is_ahead: int) -> None:
+    def work(rank: int) -> list[int]:
+        inner = lz.threads(2, buffer_size=4, gated=True)
+        with lz.run(dealt(3, rank), executor=shared_by(hub, rank, inner, chunk_size=1)) as run:
+            if rank == is_ahead:
+                run.unpause()
             return [*run]
 
-    hub = Hub(3, nodes=nodes)
+    hub = Hub(3)
     assert on_ranks(3, work) == [[*lz.run(dealt(3, rank))] for rank in range(3)]
     assert len(hub.posted) == len({*hub.posted})
+
+
+def test_ranks_are_gated_alike() -> None:
+    def work(rank: int) -> list[int]:
+        executor = shared_by(hub, rank, lz.threads(2, gated=rank == 1))
+        return [*lz.run(dealt(2, rank), executor=executor)]
+
+    hub = Hub(2, timeout=1)
+    assert "differ" in str(on_ranks(2, work))
 
 
 def text(n: int) -> str:
