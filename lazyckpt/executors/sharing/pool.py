@@ -329,14 +329,15 @@ class SharedPool(QueuedPool):
             is_new = not (key in self._making or key in self._have or key in self._handed_on)
             if link is self._link and waits and is_new and received == self._posted:
                 self._handed_on[key] = rank
-                link.send(rank, _HANDS_ON + key)
+                for each in {*link.makers} - {link.rank}:  # all, as this rank may leave
+                    link.send(each, _HANDS_ON + key + _COUNT.pack(rank))
 
-    def _take_on(self, link: Link, message: memoryview) -> None:
-        """Make what a rank has handed on."""
-        key = key_of(message)
+    def _note_handed_on(self, link: Link, message: memoryview) -> None:
+        """Note which rank makes what another has handed on; perhaps this one."""
+        key, (rank,) = key_of(message), _COUNT.unpack(message[KEY_BYTES:])
         with self._lock:
             if link is self._link:
-                self._handed_on[key] = link.rank
+                self._handed_on[key] = rank
                 if key in self._asked:
                     self._make_or_fail(key)
 
@@ -349,7 +350,7 @@ class SharedPool(QueuedPool):
         if key == _WANTS:
             self._hand_on(link, rank, message[KEY_BYTES:])
         elif key == _HANDS_ON:
-            self._take_on(link, message[KEY_BYTES:])
+            self._note_handed_on(link, message[KEY_BYTES:])
         else:
             self._received[rank] += 1
             self._deliver(link, key, message)
