@@ -17,6 +17,8 @@ from lazyckpt.executors.sharing.link import least
 from lazyckpt.executors.sharing.wire import send_json
 
 _SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
+_PARTING = 3.0  # seconds for a wait that was given up to end, once the same rank comes again
+_TICK = 0.1  # seconds between two looks whether it has
 _GONE = {"error": "shared: rank 0, where ranks meet, has ended its run", "missing": [0]}
 
 
@@ -114,12 +116,17 @@ class MeetingPlace:
     ) -> dict[str, Any]:
         name, countdown = dumps(told), Countdown(self._timeout)
         with self._changed:
-            if self._door.is_closed:
-                return _GONE
-            gathering = self._gatherings.setdefault(name, _Gathering(told, size))
-            gathering.let_go([rank])
-            if rank in gathering.ranks:
-                return {"error": f"shared: two processes say that they are rank {rank}"}
+            parting = Countdown(min(_PARTING, self._timeout / 2))
+            while True:
+                if self._door.is_closed:
+                    return _GONE
+                gathering = self._gatherings.setdefault(name, _Gathering(told, size))
+                gathering.let_go([rank])
+                if rank not in gathering.ranks:
+                    break
+                if not parting.left():
+                    return {"error": f"shared: two processes say that they are rank {rank}"}
+                self._changed.wait(_TICK)
             mine = gathering.ranks[rank] = _Rank(caller, address, reach, shards)
             if len(gathering.ranks) == size:
                 gathering.let_go(range(size))

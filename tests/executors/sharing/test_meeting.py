@@ -283,6 +283,22 @@ def test_who_waits_no_longer_may_come_again() -> None:
         closed(links)
 
 
+def test_who_comes_again_before_the_wait_that_it_gave_up_is_over() -> None:
+    with place() as found:
+        first = threading.Thread(target=wait_a_moment, args=(found.port, 0))
+        first.start()
+
+        def come(rank: int) -> Mesh:
+            if rank:
+                first.join()
+            meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 30.0)
+            return meeting.join(TOLD, REACH, lambda: None)
+
+        links = on_ranks(2, come)
+        assert [link.rank for link in links] == [0, 1]
+        closed(links)
+
+
 def test_who_waits_no_longer_is_missing() -> None:
     with place(timeout=2.0) as found:
         wait_a_moment(found.port, 1)
