@@ -118,7 +118,7 @@ class Lookahead:
         while True:
             if self._losses.is_next:
                 self._losses.try_again()
-                self._generate_again()
+                self._do_again()
             if not self._queue or self._generation != self._pool.generation:
                 self.fill(end)
             if self.gate.is_open and not is_alone:
@@ -149,13 +149,13 @@ class Lookahead:
                 if not self._is_behind_lost(pending):
                     self._pool.drop([pending])
                     self._losses.add(error, task, pending)
-                self._generate_again()
+                self._do_again()
             else:
                 if not outcome.is_transfer_error or task.is_single:
                     return self._received(task, pending, outcome)
                 self._pool.drop([pending])
                 self._losses.use_single_items(task.size)
-                self._generate_again()
+                self._do_again()
             finally:
                 del pending  # an error's traceback refers to this frame: a reference cycle
 
@@ -208,6 +208,14 @@ class Lookahead:
         self._tasks = None
         self._is_over = self._are_in_parts = False
         self._generation = self._pool.generation
+
+    def _do_again(self) -> None:
+        """Do all tasks once more, perhaps in smaller parts. Their items aren't read again."""
+        queue, tasks = tuple(self._queue), self._tasks
+        has_ended = any(isinstance(each, TaskLost) for _, each in queue)  # the generator of tasks
+        self._generate_again()
+        if self._holds_items and tasks is not None and not has_ended:
+            self._tasks = _again(queue, tasks, self._sizer)
 
     def _next_task(self, end: End) -> Task:
         tasks = self._tasks
@@ -365,6 +373,20 @@ class Lookahead:
             outcome = pending.outcome or self._pool.result(pending)
             return None if _is_lost(outcome) else outcome
         return None
+
+
+def _again(queue: Sequence[tuple[Task, Any]], tasks: Tasks, sizer: ChunkSizer) -> Tasks:
+    """Yield the tasks of a queue, and those after them; none has more items than it may have."""
+    for task, pending in queue:
+        if isinstance(pending, Exception):
+            raise pending
+        if pending is not None and pending.is_continued:  # the next task is the rest of this one
+            task, _ = task.divided(task.size - pending.outcome.left)
+        while task.size > sizer.most:
+            first, task = task.divided(sizer.most)
+            yield first
+        yield task
+    yield from tasks
 
 
 def _is_lost(outcome: Outcome) -> bool:

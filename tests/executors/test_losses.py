@@ -244,6 +244,18 @@ def test_what_kills_once_is_no_error_where_it_is_tried_again(
     assert len((tmp_path / "tries").read_text().splitlines()) == 2
 
 
+def test_what_is_read_in_order_is_not_read_again_after_a_loss(tmp_path: Path) -> None:
+    def noted(total: int, item: int) -> tuple[int, int]:
+        with (tmp_path / "read").open("a") as file:
+            file.write(f"{item}\n")
+        return total + item, item
+
+    pipeline = numbers() | lz.scan(noted, 0) | lz.map(Counted(tmp_path / "tries", {41}, most=2))
+    with lz.run(pipeline, executor=lz.processes(2, retries=2)) as run:
+        assert [*run] == [*range(60)]
+    assert (tmp_path / "read").read_text().split() == [*map(str, range(60))]
+
+
 @pytest.mark.parametrize("name", sorted({*SHAPES} - {"rows", "behind a buffer"}))  # read ahead
 def test_an_item_that_kills_is_an_error_at_its_place(name: str) -> None:
     pipeline = SHAPES[name](killing({41}))

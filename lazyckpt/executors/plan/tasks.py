@@ -173,6 +173,18 @@ class Task(NamedTuple):
         skipped = [(number - made, some) for number, some in self.skipped if number >= made]
         return Task(payload, outcome.left, self.after, item_positions, skipped, is_run=self.is_run)
 
+    def divided(self, count: int) -> tuple[Task, Task]:
+        """Return the tasks for the first `count` of the items to map, and for the others."""
+        positions, payload, left = self.item_positions, self.payload, self.size - count
+        assert positions is not None
+        rest = payload.rest(raise_or_position(positions.after(count)), left, ANY)
+        before = [each for each in self.skipped if each[0] < count]
+        skipped = [(number - count, some) for number, some in self.skipped if number >= count]
+        first = self._replace(
+            payload=payload._replace(items=payload.items[:count]), size=count, skipped=before
+        )
+        return first, Task(rest, left, self.after, positions.since(count), skipped)
+
 
 TaskGenerator = Callable[[Position, ChunkSizer], Tasks]
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
+from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 import lazyckpt as lz
-from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, shared_by
+from lazyckpt.executors.sharing.executor import shared
+from lazyckpt.executors.sharing.meeting import SocketMeeting
+from tests.executors.sharing.rank import SECRET
+from tests.executors.sharing.ranks import Hub, Nodes, on_ranks, place, shared_by
 
 
 def some(n: int) -> bool:
@@ -120,3 +127,37 @@ def test_a_record_skipped_ahead_of_a_run_that_is_closed_is_counted_where_it_is()
     for rank in range(2):
         run = lz.run(items | lz.shard(num_shards=2, index=rank), on_error="skip")
         assert found[rank] == [run.state for _ in run][1:]
+
+
+def noted(folder: str, n: int) -> int:
+    with Path(folder, "made").open("a") as file:
+        file.write(f"{n}\n")
+    return n
+
+
+def kills_once(folder: str, n: int) -> int:
+    """Kill the worker at each 40th item, the first time."""
+    if n % 40 == 7 and not (killed := Path(folder, str(n))).exists():
+        killed.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n
+
+
+@pytest.mark.parametrize("nodes", [(), ((0, 1),)])
+def test_a_worker_that_dies_after_shard_has_nothing_made_again(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    def work(rank: int) -> list[int]:
+        items = lz.source(range(200)) | lz.map(partial(noted, str(tmp_path))) | lz.filter(some)
+        dealt = items | lz.skip(1) | lz.shard(num_shards=2, index=rank, remainder="drop")
+        meeting = SocketMeeting("127.0.0.1", found.port, SECRET, rank, 2, 30.0, nodes)
+        inner = lz.processes(2, retries=1, buffer_size=4)
+        executor = shared(shared_by, inner, meeting, {"chunk_size": 2, "timeout": 30.0})
+        return [*lz.run(dealt | lz.map(partial(kills_once, str(tmp_path))), executor=executor)]
+
+    with place() as found:
+        kept = [n for n in range(200) if some(n)][1:]
+        ends = len(kept) // 2 * 2
+        assert on_ranks(2, work) == [kept[rank:ends:2] for rank in range(2)]
+    made = (tmp_path / "made").read_text().split()
+    assert sorted(made) == sorted({*made})
