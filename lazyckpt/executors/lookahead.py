@@ -91,6 +91,7 @@ class Lookahead:
         )
         self._queue: deque[tuple[Task, PendingTask | Exception | None]] = deque()
         self._tasks: Tasks | None
+        self._again = deque[Task | Exception]()  # tasks to do once more, before those
         self._generation: int  # of the pool, when tasks were last submitted
         self._is_over: bool  # whether there are no more tasks
         self._are_in_parts: bool  # whether the last task has left some of its inputs
@@ -185,6 +186,7 @@ class Lookahead:
         # flow of a stream is open in its worker.
         if tasks is not None and not self._is_stream and getgeneratorstate(tasks) != GEN_RUNNING:
             self._tasks = None
+            self._again.clear()
             tasks.close()
 
     def close(self) -> None:
@@ -206,23 +208,32 @@ class Lookahead:
         """Forget all tasks, and generate them again from the end of the current chunk."""
         self.abandon()
         self._tasks = None
+        self._again.clear()
         self._is_over = self._are_in_parts = False
         self._generation = self._pool.generation
 
     def _do_again(self) -> None:
-        """Do all tasks once more, perhaps in smaller parts. Their items aren't read again."""
-        queue, tasks = tuple(self._queue), self._tasks
+        """Do all tasks once more, perhaps in smaller parts. Items that they hold stay read."""
+        queue, tasks, again = tuple(self._queue), self._tasks, tuple(self._again)
         has_ended = any(isinstance(each, TaskLost) for _, each in queue)  # the generator of tasks
         self._generate_again()
         if self._holds_items and tasks is not None and not has_ended:
-            self._tasks = _again(queue, tasks, self._sizer)
+            self._tasks, self._again = tasks, deque([*(_whole(*each) for each in queue), *again])
 
     def _next_task(self, end: End) -> Task:
+        is_single = self.gate.one_by_one and not self._sizer.fixed
+        most = self._sizer.most = 1 if is_single else self._losses.most
+        if self._again:
+            found = self._again.popleft()
+            if isinstance(found, Exception):
+                raise found
+            if found.size > most:
+                found, rest = found.divided(most)
+                self._again.appendleft(rest)
+            return found
         tasks = self._tasks
         if tasks is None:
             tasks = self._tasks = self._tasks_after(self._queue[-1] if self._queue else None, end)
-        is_single = self.gate.one_by_one and not self._sizer.fixed
-        self._sizer.most = 1 if is_single else self._losses.most
         task = next(tasks, None)
         if task is None:  # a signal handler has closed the generator
             raise TaskLost
@@ -375,18 +386,14 @@ class Lookahead:
         return None
 
 
-def _again(queue: Sequence[tuple[Task, Any]], tasks: Tasks, sizer: ChunkSizer) -> Tasks:
-    """Yield the tasks of a queue, and those after them; none has more items than it may have."""
-    for task, pending in queue:
-        if isinstance(pending, Exception):
-            raise pending
-        if pending is not None and pending.is_continued:  # the next task is the rest of this one
-            task, _ = task.divided(task.size - pending.outcome.left)
-        while task.size > sizer.most:
-            first, task = task.divided(sizer.most)
-            yield first
-        yield task
-    yield from tasks
+def _whole(task: Task, pending: PendingTask | Exception | None) -> Task | Exception:
+    """Return what to do for a task once more; the next task may be a part of it already."""
+    if isinstance(pending, Exception):
+        return pending
+    if pending is None or not pending.is_continued:
+        return task
+    assert pending.outcome is not None
+    return task.divided(task.size - pending.outcome.left)[0]
 
 
 def _is_lost(outcome: Outcome) -> bool:
