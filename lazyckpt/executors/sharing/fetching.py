@@ -136,7 +136,11 @@ class FetchingPool(ThreadPool):
 
     def _take_in(self, pending: PendingTask, found: Any) -> None:
         if isinstance(found.items, _Coming):
-            found = filled(found, found.items.asked, self._common.calls)
+            self.is_joining = True  # the time limit of an item doesn't run
+            try:
+                found = filled(found, found.items.asked, self._common.calls)
+            finally:
+                self.is_joining = False
         super()._take_in(pending, found)
 
 

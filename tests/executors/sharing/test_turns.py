@@ -98,6 +98,29 @@ def test_the_time_limit_of_an_item_does_not_run_while_ranks_come_again(nodes: No
     assert on_ranks(2, work) == [[text(n) for n in range(rank, 40, 2)] for rank in range(2)]
 
 
+class Slow:
+    """An item that is slow to send, and that stays with its maker."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.large = n, bytes(300)
+
+    def __reduce__(self) -> tuple[type[Slow], tuple[int]]:
+        time.sleep(1.6 * (self.n == 5))
+        return Slow, (self.n,)
+
+
+@pytest.mark.parametrize("nodes", [(), ((0,), (1,))])
+def test_nor_does_it_while_a_rank_sends_an_item(nodes: Nodes) -> None:
+    def work(rank: int) -> list[int]:
+        items = lz.source(range(21)) | lz.map(Slow) | lz.filter(lambda item: True)
+        own = items | lz.skip(1) | lz.shard(num_shards=2, index=rank)  # those that others make
+        executor = shared_by(hub, rank, lz.threads(1, timeout=1.0), chunk_size=1)
+        return [item.n for item in lz.run(own, executor=executor)]
+
+    hub = Hub(2, nodes=nodes)
+    assert on_ranks(2, work) == [[*range(1 + rank, 21, 2)] for rank in range(2)]
+
+
 def test_a_record_skipped_ahead_of_a_run_that_is_closed_is_counted_where_it_is() -> None:
     goes_on, waits = threading.Event(), threading.Event()
 
