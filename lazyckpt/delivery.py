@@ -277,7 +277,7 @@ class Delivery(Generic[T]):
         except BaseException as error:
             has_begun = flow.taken is None or flow.taken() > 0
             self.drop()
-            if self.session is not None and not has_begun:
+            if self.session is not None and not has_begun:  # workers may still wait for ranks
                 self.session.give_up()
             if self.is_closed and isinstance(error, TaskLost):  # by a signal handler
                 self.close()  # of workers that were about to start

@@ -213,12 +213,12 @@ class Lookahead:
         self._generation = self._pool.generation
 
     def _do_again(self) -> None:
-        """Do all tasks once more, perhaps in smaller parts. Items that they hold stay read."""
+        """Do all tasks once more, perhaps in parts. Items that they hold aren't read again."""
         queue, tasks, again = tuple(self._queue), self._tasks, tuple(self._again)
         has_ended = any(isinstance(each, TaskLost) for _, each in queue)  # the generator of tasks
         self._generate_again()
         if self._holds_items and tasks is not None and not has_ended:
-            self._tasks, self._again = tasks, deque([*(_whole(*each) for each in queue), *again])
+            self._tasks, self._again = tasks, deque([*(_own_part(*each) for each in queue), *again])
 
     def _next_task(self, end: End) -> Task:
         is_single = self.gate.one_by_one and not self._sizer.fixed
@@ -386,8 +386,8 @@ class Lookahead:
         return None
 
 
-def _whole(task: Task, pending: PendingTask | Exception | None) -> Task | Exception:
-    """Return what to do for a task once more; the next task may be a part of it already."""
+def _own_part(task: Task, pending: PendingTask | Exception | None) -> Task | Exception:
+    """Return a task without the part that the next one does; or the error in place of a task."""
     if isinstance(pending, Exception):
         return pending
     if pending is None or not pending.is_continued:

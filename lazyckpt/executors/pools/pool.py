@@ -187,7 +187,7 @@ class PrefetchGate:
 
     def __init__(self, is_gated: bool) -> None:
         self.is_gated = is_gated
-        self.is_steady = False  # whether reasons to close it don't count
+        self.is_steady = False  # whether reasons don't count, so that it stays as it is
         self.one_by_one = False  # whether each task has only one item
         self.is_closed = False  # set by closing the run, perhaps in a signal handler
         self.pools: list[WorkerPool] = []

@@ -242,7 +242,10 @@ class ProcessPool(WorkerPool):
         self._pickled.release(id(self))
 
     def _end_workers(self, *, linger: bool = True) -> list[WorkerProcess]:
-        """End the workers, unless a thread or signal handler has; return those that it ended."""
+        """End the workers, unless a thread or signal handler has; return those that it ended.
+
+        If `linger`, a process that reads for ranks has time to announce that it leaves.
+        """
         if self._workers and self._owner != os.getpid():  # forked, before `forget` was called
             self.forget()
             return []
@@ -344,7 +347,7 @@ class ProcessPool(WorkerPool):
             text = f"{name} {end} {when}"
         worker.note_lost(kind(lost))
         under_way = [each for each in worker.pending_tasks.values() if each.made is not None]
-        if worker not in self._end_workers(linger=False):
+        if worker not in self._end_workers(linger=False):  # one that hangs announces nothing
             raise TaskLost
         self.losses += 1
         self.lost_at = under_way[0] if under_way else None

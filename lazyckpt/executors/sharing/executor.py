@@ -78,9 +78,9 @@ class SharedExecutor(PoolExecutor):
         return session
 
     def _agree(self, chain: Chain, gate: PrefetchGate, position: Position) -> None:
-        """Compare settings, data and the position with other ranks, with which nothing is shared.
+        """Compare settings, data and the position with other ranks, though nothing is shared.
 
-        So an error tells of ranks that differ, as if something was.
+        So ranks that differ are an error, as they are where work is shared.
         """
         meeting: Meeting = self.arguments["meeting"]
         told = {**told_of(chain, self.arguments["chunk_size"]), "position": repr(position)}

@@ -68,9 +68,9 @@ class SharedPool(QueuedPool):
     items itself. So no rank gets further ahead of the slowest rank than the tasks that the slowest
     has under way, and the slowest finds all that it needs next made by the ranks ahead of it.
 
-    Ranks may read unequally far ahead: while one is paused, or tries items one by one after the
-    death of a worker. Then each of two ranks may wait for a task that the other would come to only
-    after its own. So a rank that waits for another hands its turn on to whoever wants it.
+    Ranks may read unequally far ahead: if they are gated, or while one tries items one by one after
+    the death of a worker. Then each of two ranks may wait for a task that the other would come to
+    only after its own. So a rank that waits for another hands its turn on to whoever wants it.
 
     A rank that leaves has posted all of its outcomes, and the others do the rest in its place. If
     a rank is lost, its next task raises an error.
@@ -324,10 +324,12 @@ class SharedPool(QueuedPool):
         """Let a rank make what it wants, if this one waits for others before it comes to that."""
         key, (received,) = key_of(message), _COUNT.unpack(message[KEY_BYTES:])
         with self._lock:
+            if link is not self._link:  # which belongs to an opening that is over
+                return
             awaited = [each.handle[0] for each in tuple(self._awaited)]
             waits = any(each in self._asked and self._maker(each) != link.rank for each in awaited)
             is_new = not (key in self._making or key in self._have or key in self._handed_on)
-            if link is self._link and waits and is_new and received == self._posted:
+            if waits and is_new and received == self._posted:  # else what it wants is on its way
                 self._handed_on[key] = rank
                 for each in {*link.makers} - {link.rank}:  # all, as this rank may leave
                     link.send(each, _HANDS_ON + key + _COUNT.pack(rank))

@@ -85,7 +85,7 @@ def test_the_time_limit_of_an_item_does_not_run_while_ranks_come_again(nodes: No
         with lz.run(rows(rank), executor=executor) as run:
             before = run.state_dict()
             found = [*islice(run, 20)]
-            time.sleep(1.6 * rank)
+            time.sleep(1.6 * rank)  # longer than the time limit of an item
             run.load_state_dict(before)
             assert [*islice(run, 20)] == found
             return found
@@ -105,7 +105,7 @@ class Slow:
         self.n, self.large = n, bytes(300)
 
     def __reduce__(self) -> tuple[type[Slow], tuple[int]]:
-        time.sleep(1.6 * (self.n == 5))
+        time.sleep(1.6 * (self.n == 5))  # longer than the time limit of an item
         return Slow, (self.n,)
 
 
