@@ -235,7 +235,7 @@ class LeadingPool(SharedPool):
         if link is self._link and tee is not None and requests is not None:
             requests.put(None)
             tee.leave(rank)
-            if self._are_done is not None and self._left.keys() >= self._followers.keys():
+            if self._are_done is not None and self._turns.gone.keys() >= self._followers.keys():
                 self._are_done.set()
         if link is self._link and tee is not None and why:
             number = rank.to_bytes(KEY_BYTES - len(_LOST), "big")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,18 +22,15 @@ from lazyckpt.executors.pools.progress import say_alive
 from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.executors.sharing.agreement import common_key, join, opening_of
 from lazyckpt.executors.sharing.link import Link, Meeting, Reach
-from lazyckpt.executors.sharing.outcomes import KEY_BYTES, Loss, key_of, outcome_of, packed
+from lazyckpt.executors.sharing.outcomes import Loss, key_of, outcome_of, packed
 from lazyckpt.executors.sharing.payloads import Payloads, has_left
+from lazyckpt.executors.sharing.turns import Turns, handed_on_by, number_of, wish_of
 from lazyckpt.failures.notes import Failure
 
 T = TypeVar("T")
 _PATIENCE = 1.0  # seconds that stopping waits for what is being made
 _TICK = 0.25  # seconds between two looks whether a rank that is waited for is alive
 _SOON = 0.05  # seconds until the first one
-
-# Keys of messages between two ranks about a task, whose own key follows.
-_WANTS, _HANDS_ON = b"we want it made!", b"you may make it!"
-_COUNT = struct.Struct("=Q")
 
 
 class _Job(NamedTuple):
@@ -67,10 +63,6 @@ class SharedPool(QueuedPool):
     it reaches it, and posts the outcome to all. Each rank keeps the outcome until it delivers the
     items itself. So no rank gets further ahead of the slowest rank than the tasks that the slowest
     has under way, and the slowest finds all that it needs next made by the ranks ahead of it.
-
-    Ranks may read unequally far ahead: if they are gated, or while one tries items one by one after
-    the death of a worker. Then each of two ranks may wait for a task that the other would come to
-    only after its own. So a rank that waits for another hands its turn on to whoever wants it.
 
     A rank that leaves has posted all of its outcomes, and the others do the rest in its place. If
     a rank is lost, its next task raises an error.
@@ -128,11 +120,6 @@ class SharedPool(QueuedPool):
         self._asked: dict[bytes, list[_Job]] = {}  # tasks whose outcome isn't there yet
         self._unwanted: set[bytes] = set()  # those that nobody here will ask for any more
         self._making: set[bytes] = set()
-        self._turns: dict[bytes, int] = {}  # of those that are asked for
-        self._handed_on: dict[bytes, int] = {}  # who does a task instead; others may ask late
-        self._posted = 0  # outcomes
-        self._received = Counter[int]()  # outcomes, by rank
-        self._left: dict[int, str] = {}  # ranks that are gone, and why
 
     # Openings.
 
@@ -157,6 +144,7 @@ class SharedPool(QueuedPool):
         with self._lock:
             self._forget_outcomes()
             self._link, self.payloads = link, Payloads(link, self._patience)
+            self._turns = Turns(link.makers)
 
     @property
     def refuses(self) -> bool:
@@ -221,7 +209,7 @@ class SharedPool(QueuedPool):
             self._drivers.add(threading.current_thread())
             if self.payloads is not None:
                 self.payloads.tell_passed()
-            self._turns[key] = sum(_numbers(position)) // self.chunk_size + handler
+            self._turns.begin(key, number_of(position) // self.chunk_size + handler)
             self._unwanted.discard(key)
             if key in self._have:
                 pending.came.put(self._have[key][0])
@@ -230,23 +218,16 @@ class SharedPool(QueuedPool):
                 self._make_or_fail(key)
         return pending
 
-    def _maker(self, key: bytes) -> int:
-        """Return the rank whose turn a task is; if that rank has left, the next one."""
-        assert self._link is not None
-        makers, turn = self._link.makers, self._turns[key] % len(self._link.makers)
-        ranks = (self._handed_on.get(key, makers[turn]), *makers[turn:], *makers[:turn])
-        return next(rank for rank in ranks if self._left.get(rank) != "")
-
     def _make_or_fail(self, key: bytes) -> None:
         """Do a requested task if it is this rank's turn, or fail if no rank will do it."""
         link = self._link
         if link is None:
             return
-        maker = self._maker(key)
+        maker = self._turns.maker(key)
         if maker == link.rank and key not in self._making:
             self._making.add(key)
             self._jobs.put(self._asked[key][0])
-        elif why := self._left.get(maker):
+        elif why := self._turns.gone.get(maker):
             error = RankMissing(f"rank {maker}, which makes a part of the items, {why}", [maker])
             self._answer(key, Outcome([], Failure(error, "")))
 
@@ -285,7 +266,7 @@ class SharedPool(QueuedPool):
                     self._opened(found.popleft(), link)  # so that its maker is told
                     if not found:
                         del self._have[key]
-                        self._turns.pop(key, None)
+                        self._turns.forget(key)
                 elif not pending.is_done:
                     self._unwanted.add(key)
 
@@ -311,56 +292,53 @@ class SharedPool(QueuedPool):
             link = self._link
             if link is None or key is None or key not in self._asked:
                 return
-            maker = self._maker(key)
-            wants = _WANTS + key + _COUNT.pack(self._received[maker])
+            maker, wish = self._turns.maker(key), self._turns.wish(key)
         if maker == link.rank:
             return
         if link.silence(maker) > self._patience:
             self._leave(link, maker, f"has said nothing for {self._patience:g} s")
         else:
-            link.send(maker, wants)
+            link.send(maker, wish)
 
-    def _hand_on(self, link: Link, rank: int, message: memoryview) -> None:
+    def _hand_on(self, link: Link, rank: int, key: bytes, received: int) -> None:
         """Let a rank make what it wants, if this one waits for others before it comes to that."""
-        key, (received,) = key_of(message), _COUNT.unpack(message[KEY_BYTES:])
         with self._lock:
             if link is not self._link:  # which belongs to an opening that is over
                 return
-            awaited = [each.handle[0] for each in tuple(self._awaited)]
-            waits = any(each in self._asked and self._maker(each) != link.rank for each in awaited)
-            is_new = not (key in self._making or key in self._have or key in self._handed_on)
-            if waits and is_new and received == self._posted:  # else what it wants is on its way
-                self._handed_on[key] = rank
+            turns, awaited = self._turns, [each.handle[0] for each in tuple(self._awaited)]
+            waits = any(each in self._asked and turns.maker(each) != link.rank for each in awaited)
+            is_new = not (key in self._making or key in self._have or turns.is_handed_on(key))
+            if waits and is_new and received == turns.posted:  # else what it wants is on its way
+                message = turns.hand_on(key, rank)
                 for each in {*link.makers} - {link.rank}:  # all, as this rank may leave
-                    link.send(each, _HANDS_ON + key + _COUNT.pack(rank))
+                    link.send(each, message)
 
-    def _note_handed_on(self, link: Link, message: memoryview) -> None:
+    def _note_handed_on(self, link: Link, key: bytes, rank: int) -> None:
         """Note which rank makes what another has handed on; perhaps this one."""
-        key, (rank,) = key_of(message), _COUNT.unpack(message[KEY_BYTES:])
         with self._lock:
             if link is self._link:
-                self._handed_on[key] = rank
+                self._turns.hand_on(key, rank)
                 if key in self._asked:
                     self._make_or_fail(key)
 
     # Outcomes, in the threads of the link and of the workers.
 
     def _receive(self, link: Link, rank: int, message: memoryview) -> None:
-        payloads, key = self.payloads, key_of(message)
+        payloads = self.payloads
         if link is not self._link or payloads is None or payloads.receive(rank, message):
             return
-        if key == _WANTS:
-            self._hand_on(link, rank, message[KEY_BYTES:])
-        elif key == _HANDS_ON:
-            self._note_handed_on(link, message[KEY_BYTES:])
+        if wish := wish_of(message):
+            self._hand_on(link, rank, *wish)
+        elif handed_on := handed_on_by(message):
+            self._note_handed_on(link, *handed_on)
         else:
-            self._received[rank] += 1
-            self._deliver(link, key, message)
+            self._turns.received[rank] += 1
+            self._deliver(link, key_of(message), message)
 
     def _leave(self, link: Link, rank: int, why: str) -> None:
         with self._lock:
             if link is self._link:  # and not one of an opening that is over
-                self._left.setdefault(rank, why)
+                self._turns.gone.setdefault(rank, why)
                 if self.payloads is not None:
                     self.payloads.leave(rank, why)
         self._make_awaited()
@@ -383,7 +361,7 @@ class SharedPool(QueuedPool):
             if key in self._unwanted:
                 self._unwanted.remove(key)
                 self._asked.pop(key, None)
-                self._turns.pop(key, None)
+                self._turns.forget(key)
                 self._opened(found, link)  # so that its maker is told
                 return
             self._have.setdefault(key, deque()).append(found)
@@ -419,7 +397,7 @@ class SharedPool(QueuedPool):
         else:
             message = packed(key, found)
             with self._lock:  # first, so that no rank is thought to have all
-                self._posted += link is self._link
+                self._turns.posted += link is self._link
             link.post(message)
             self._deliver(link, key, memoryview(message))
 
@@ -508,10 +486,3 @@ def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:
         return pool.result(pending)
     except (WorkerDied, WorkerTimeout) as error:
         return Loss(Failure(error, ""), pending.made, pending.called, pending.lost)
-
-
-def _numbers(position: Any) -> list[int]:
-    """Return all ints of a position; their sum grows by the number of items passed."""
-    if isinstance(position, tuple):
-        return [number for part in position for number in _numbers(part)]
-    return [position] if type(position) is int else []
