@@ -33,13 +33,17 @@ class Browser:
 
     def open(self, url: str, *, width: int, dark: bool, scale: int = 1) -> None:
         """Go to a page: as wide as a screen of `width` pixels."""
+        self.show(width=width, dark=dark, scale=scale)
+        self._driver.get(url)
+
+    def show(self, *, width: int, dark: bool, scale: int = 1) -> None:
+        """Turn the screen into a different one, with the page on it."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._do("Emulation.setEmulatedMedia", features=[scheme])
         self._do(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=900, deviceScaleFactor=scale, mobile=False,
         )  # fmt: skip
-        self._driver.get(url)
 
     def _do(self, command: str, **arguments: Any) -> Any:
         return self._driver.execute_cdp_cmd(command, arguments)

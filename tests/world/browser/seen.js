@@ -3,13 +3,18 @@
 const canvas = document.createElement("canvas");
 canvas.width = canvas.height = 1;
 const pen = canvas.getContext("2d", { willReadFrequently: true });
+const known = new Map(); // colors, as painting one takes long
+const grounds = new Map(); // of elements
 
 function rgba(color) {
-  pen.clearRect(0, 0, 1, 1);
-  pen.fillStyle = color;
-  pen.fillRect(0, 0, 1, 1);
-  const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
-  return [r, g, b, a / 255];
+  if (!known.has(color)) {
+    pen.clearRect(0, 0, 1, 1);
+    pen.fillStyle = color;
+    pen.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
+    known.set(color, [r, g, b, a / 255]);
+  }
+  return [...known.get(color)];
 }
 
 function over(top, below) {
@@ -25,11 +30,12 @@ function paper() {
 }
 
 function behind(element) {
-  const layers = [];
-  for (let each = element; each; each = each.parentElement) {
-    layers.push(rgba(getComputedStyle(each).backgroundColor));
+  if (!element) return paper();
+  if (!grounds.has(element)) {
+    const ground = rgba(getComputedStyle(element).backgroundColor);
+    grounds.set(element, over(ground, behind(element.parentElement)));
   }
-  return layers.reverse().reduce((below, top) => over(top, below), paper());
+  return grounds.get(element);
 }
 
 function luminance(color) {

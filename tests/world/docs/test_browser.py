@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -12,6 +13,7 @@ from tests.helpers import until
 from tests.world.browser.chromium import Browser
 
 WIDTHS = (400, 800, 1400)
+PARTS = 6  # which run in parallel
 SHOWN = ["index", "tutorial", "explanation/states", "explanation/peers", "reference/grouping"]
 
 # Elements beyond the edge, unless in a box that scrolls; empty elements; pictures that are blurred
@@ -46,19 +48,20 @@ def pages(site: Path) -> list[str]:
     return sorted(str(name) for name in found if not str(name).startswith("_"))
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_page_fits_and_is_legible(
-    browser: Browser, address: str, site: Path, screenshots: Path, width: int, dark: bool
+    browser: Browser, address: str, site: Path, screenshots: Path, part: int
 ) -> None:
     problems = []
-    for name in pages(site):
-        browser.open(f"{address}/{name}.html", width=width, dark=dark)
-        found = browser.asked(ARTICLE)
-        problems += [f"{name}: {each}" for each in found]
-        if name in SHOWN or found:
-            look = "dark" if dark else "light"
-            browser.screenshot(screenshots / f"docs-{name.replace('/', '-')}-{width}-{look}.png")
+    for name in pages(site)[part::PARTS]:
+        browser.open(f"{address}/{name}.html", width=WIDTHS[0], dark=False)
+        for width, dark in product(WIDTHS, [False, True]):
+            browser.show(width=width, dark=dark)
+            found, look = browser.asked(ARTICLE), "dark" if dark else "light"
+            problems += [f"{name}, {width} pixels, {look}: {each}" for each in found]
+            if name in SHOWN or found:
+                file = f"docs-{name.replace('/', '-')}-{width}-{look}.png"
+                browser.screenshot(screenshots / file)
     assert problems == []
 
 
@@ -72,21 +75,22 @@ def test_what_does_not_fit_is_noticed(browser: Browser, tmp_path: Path) -> None:
     assert faint.startswith("contrast 2.3")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_picture_has_the_ground_of_its_page(
-    browser: Browser, address: str, site: Path, tmp_path: Path, dark: bool
+    browser: Browser, address: str, site: Path, tmp_path: Path
 ) -> None:
     """At each corner of its first PNG picture, a page looks as it does next to it."""
     shown, selector = 0, 'article img[src*="_images/"][src$=".png"]'
     for name in pages(site):
-        browser.open(f"{address}/{name}.html", width=800, dark=dark)
+        browser.open(f"{address}/{name}.html", width=800, dark=False)
         if browser.asked(f"return document.querySelector('{selector}') === null;"):
             continue
         shown += 1
-        browser.screenshot(tmp_path / "picture.png", selector)
-        picture = imread(tmp_path / "picture.png")[..., :3]
-        corners = picture[2:-2:, 2:-2][[0, 0, -1, -1], [0, -1, 0, -1]]
-        assert (corners.max() < 0.15) if dark else (corners.min() > 0.95), name
+        for dark in [False, True]:
+            browser.show(width=800, dark=dark)
+            browser.screenshot(tmp_path / "picture.png", selector)
+            picture = imread(tmp_path / "picture.png")[..., :3]
+            corners = picture[2:-2:, 2:-2][[0, 0, -1, -1], [0, -1, 0, -1]]
+            assert (corners.max() < 0.15) if dark else (corners.min() > 0.95), name
     assert shown > 10
 
 
