@@ -18,7 +18,7 @@ import numpy as np
 from lazyckpt.combinators.machines.random_access import Order, permuted
 from lazyckpt.core.flow import Flow, Position, View
 from lazyckpt.core.iterators import iterate, remaining
-from lazyckpt.core.machine import MOST, End, Machine, Rate, Reread, within
+from lazyckpt.core.machine import MOST, End, Machine, Rate, Reread, machines, within
 from lazyckpt.core.prng import Indices, affine, as_array, derive, hashes
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
@@ -84,6 +84,7 @@ def _looking_up(
     """Build the machine over random access: a resume computes no item twice."""
     jump, below = upstream.skip, upstream.view
     assert jump is not None
+    has_overlaps = any(each.rate.more for each in machines(upstream))  # an item alone takes longer
 
     def seen(position: Position, count: int) -> tuple[int, int | None]:
         """Return the number of the anchor's item, and the length if the end is within reach."""
@@ -128,21 +129,28 @@ def _looking_up(
 
     def flow(position: Position) -> Flow[A]:
         anchor, yielded = position
-        first, length = seen(position, 0)
+        first, length = seen(position, grid.reach)
         anchors = _Jumped(lambda number: jump(anchor, number - first)[0])
-        begin = first
-        if yielded:
-            begin = yielded + grid.reach if length is None else length
+        is_in_order = has_overlaps and not yielded
+        begin = first if is_in_order else alone_until(yielded) if length is None else length
         stream = upstream.flow(anchors.before(begin))
         buffer = Buffer(grid, partial(order, position), position, stream, anchors)
-        return buffer.looking_up(begin, length, upstream) if yielded else buffer.flow()
+        return buffer.flow() if is_in_order else buffer.looking_up(begin, length, upstream)
+
+    def alone_until(yielded: int) -> int:
+        """Return the first item that is read in order.
+
+        Earlier ones are looked up, so that a flow of few outputs, as workers have, computes only
+        these.
+        """
+        return yielded + 2 * grid.reach
 
     def rereads(position: Position) -> list[Reread]:
         anchor, yielded = position
         if not yielded:
             return [Reread(anchor)]
-        read = yielded + grid.reach - grid.anchor(yielded)
-        return [Reread(jump(anchor, read)[0]), Reread(anchor, grid.reach, alone=True)]
+        begin = alone_until(yielded) - grid.anchor(yielded)
+        return [Reread(jump(anchor, begin)[0]), Reread(anchor, grid.reach, alone=True)]
 
     return made(rate=Rate(1, grid.reach), step=step, skip=skip, flow=flow, rereads=rereads)
 
@@ -256,14 +264,18 @@ class Buffer:
 
         return Flow(self._outputs(), self._snapshot, taken=taken)
 
-    def looking_up(self, arrived: int, length: int | None, upstream: Machine[Any]) -> Flow[Any]:
-        """Return the flow for a stream that starts at item `arrived`; earlier items are looked up.
+    def looking_up(self, begin: int, length: int | None, upstream: Machine[Any]) -> Flow[Any]:
+        """Return the flow for a stream that starts at item `begin`; earlier items are looked up.
 
         Args:
-            arrived: Number of items before the stream.
+            begin: Number of items before the stream.
             length: Upstream's length if its end has been seen, otherwise None.
             upstream: The machine to shuffle.
         """
+        arrived = min(begin, self.yielded + self.grid.reach)
+        if arrived < begin:
+            self.items = chain(map(_Missing, range(arrived, begin)), self.items)
+            length = None  # until the last of these has arrived
         self.slots = [None] * min(arrived - self.first, self.size)
         for number in range(max(self.first, arrived - self.size), arrived):
             self.slots[(number - self.first) % self.size] = _Missing(number)

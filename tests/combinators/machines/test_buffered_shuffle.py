@@ -91,6 +91,24 @@ def test_a_resume_over_steps_reads_what_it_gives() -> None:
     assert [10 * index for index in data.read] == whole[3000:3005]
 
 
+@pytest.mark.parametrize("cut", [0, 1, 50, 99, 100, 3000, 4850, 4960])
+def test_without_a_table_few_outputs_read_what_they_give(cut: int) -> None:
+    """As the tasks of workers do."""
+    data = Costly(5000)
+    pipeline = lz.source(data) | lz.enumerate() | lz.shuffle(100, seed=0)
+    whole, state = list(pipeline), lz.state_at(pipeline, cut)
+    assert sorted(data.read) == [*range(5000)]
+    data.read.clear()
+    assert (given := list(islice(lz.run(pipeline, state), 40))) == whole[cut : cut + 40]
+    assert data.read == [index for index, _ in given]
+
+
+def test_items_that_take_longer_alone_are_read_in_order_from_the_start() -> None:
+    data = Costly(5000)
+    assert len(list(lz.source(data) | lz.sliding_window(9) | lz.shuffle(100, seed=0))) == 4992
+    assert data.read == [*range(5000)]
+
+
 def test_random_access_reads_what_is_asked_for() -> None:
     data = Costly(5000)
     pipeline = lz.source(data) | lz.shuffle(100, seed=0)
