@@ -47,7 +47,8 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
         Yes.
 
     Memory:
-        Constant; over a stream `buffer_size` items, and 30 bytes for each.
+        Constant; over a stream, or random access without a table, `buffer_size` items, and 30
+        bytes for each.
 
     Source:
         The permutation is described at `lazyckpt.core.prng.Permutation`, the permutation within a
