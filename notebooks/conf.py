@@ -1,4 +1,4 @@
-"""The documentation: `pip install -e ".[docs]" && sphinx-build -W notebooks build/docs`."""
+"""The documentation: `pip install -e ".[docs]" && sphinx-build -W -j auto notebooks build/docs`."""
 
 from __future__ import annotations
 

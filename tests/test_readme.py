@@ -20,7 +20,7 @@ COMMANDS = [
     "pip install -e . && lazyckpt demo",
     'pip install -e ".[test]" && pytest',
     'pip install -e ".[test-world]" && pytest tests/world',
-    'pip install -e ".[docs]" && sphinx-build -W notebooks build/docs',
+    'pip install -e ".[docs]" && sphinx-build -W -j auto notebooks build/docs',
 ]
 
 PEERS = NOTEBOOKS / "explanation/peers.md"

@@ -26,7 +26,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="session")
 def site() -> Path:
     if not (BUILT / "index.html").exists():
-        raise FileNotFoundError("build it first: sphinx-build -W notebooks build/docs")
+        raise FileNotFoundError("build it first: sphinx-build -W -j auto notebooks build/docs")
     return BUILT
 
 
