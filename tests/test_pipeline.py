@@ -239,6 +239,13 @@ def test_html_escapes() -> None:
 BOUNDS = st.none() | st.integers(-12, 12)
 
 
+def test_an_index_that_no_table_holds_is_no_wrong_item() -> None:
+    pipeline = lz.source(range(7)) | lz.repeat() | lz.batch(3)
+    assert pipeline[2**60] == [(3 * 2**60 + n) % 7 for n in range(3)]
+    with pytest.raises(OverflowError):
+        pipeline[2**62]
+
+
 @given(strategies.pipelines(), st.data())
 def test_random_access_agrees_with_iteration(
     pipeline: lz.Pipeline[Any], data: st.DataObject

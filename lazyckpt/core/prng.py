@@ -44,9 +44,9 @@ def affine(indices: Indices, start: int, stride: int = 1) -> Indices:
 
 
 def as_array(indices: Indices) -> NDArray[np.int64]:
-    """Return the indices as an array."""
+    """Return the indices as an array; raise an OverflowError if they don't fit."""
     if isinstance(indices, range):
-        return np.arange(indices.start, indices.stop, indices.step)
+        return np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
     return indices
 
 

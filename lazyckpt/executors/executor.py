@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lazyckpt.executors.session import Session
 
 # Stages as text, indented for joined pipelines; the place where they run; and the stages
-# themselves, empty for a line that sums up other pipelines.
-Part = tuple[tuple[str, ...], str, tuple[Call, ...]]
+# themselves: () for the second half of a stage, None for a line that sums up other pipelines.
+Part = tuple[tuple[str, ...], str, tuple[Call, ...] | None]
 
 _option = inspect.Parameter("option", inspect.Parameter.KEYWORD_ONLY)
 

@@ -235,7 +235,7 @@ def _lines(
     for segment in segments:
         for number, part in enumerate(segment.parts):
             if number == _SHOWN < len(segment.parts):
-                yield (f"{margin}  ...",), f"and so on, for {len(segment.parts)} pipelines", ()
+                yield (f"{margin}  ...",), f"and so on, for {len(segment.parts)} pipelines", None
                 break
             yield from _lines(part, places, margin=margin + "  ")
         if segment.shown:

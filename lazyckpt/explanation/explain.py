@@ -211,14 +211,14 @@ def _placed(chain: Chain, parts: deque[Part], margin: int) -> _Placed:
     for each in _joined(chain):
         if not parts or _margin(parts[0]) <= margin:  # they run in the segment that joins them
             break
-        if not parts[0][2]:  # the line that sums up the other pipelines
+        if parts[0][2] is None:  # the line that sums up the other pipelines
             parts.popleft()
             break
         inner.append(_placed(each, parts, margin + 2))
     wheres: list[str] = []
-    while parts and len(wheres) < len(chain.calls):
+    while parts and (len(wheres) < len(chain.calls) or parts[0][2] == ()):
         _, where, calls = parts.popleft()
-        wheres += [where] * len(calls)
+        wheres += [where] * len(calls or ())
     return _Placed(wheres, inner)
 
 

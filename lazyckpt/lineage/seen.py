@@ -16,7 +16,7 @@ from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.lineage.columns import Block, Column, blocks_of
 from lazyckpt.lineage.parquet import write_parquet
 from lazyckpt.lineage.tracing import Followed, followed
-from lazyckpt.state.algebra import init, state_at
+from lazyckpt.state.algebra import init, made_again, state_at
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 from lazyckpt.state.walk import Flowing, Viewed, Walk, check
@@ -32,10 +32,13 @@ class Seen:
     def __init__(self, pipeline: Chain, begin: State, end: State) -> None:
         self._pipeline, self._begin, self._end = pipeline, begin, end
         if begin.skipped == end.skipped:
-            self._followed()  # refuses unknown origins
+            self._followed(skips=bool(end.skipped))  # refuses unknown origins
 
     def __iter__(self) -> Iterator[Block]:
-        found = self._followed()
+        return made_again(self._blocks, self._end.skipped)
+
+    def _blocks(self, skips: bool) -> Iterator[Block]:
+        found = self._followed(skips)
         machine, block_of = found.machine, blocks_of(found)
         is_viewed = found.codes is not None and machine.view and machine.skip
         walk = Walk(machine, Viewed(machine) if is_viewed else Flowing(machine))
@@ -46,8 +49,8 @@ class Seen:
             number += len(items)
             walk.fit(len(items), len(block))
 
-    def _followed(self) -> Followed:
-        return followed(self._pipeline, self._begin.skipped, self._end.skipped)
+    def _followed(self, skips: bool) -> Followed:
+        return followed(self._pipeline, self._begin.skipped, self._end.skipped, skips=skips)
 
     def counts(self) -> Counter[tuple[str, str | None]]:
         """Return the number of rows per source and file; None for data without files.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Number
 from typing import Any, cast, overload
 
@@ -10,7 +11,7 @@ from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.machine import Machine, entered
 from lazyckpt.lineage.origins import Origin
 from lazyckpt.lineage.tracing import followed
-from lazyckpt.state.algebra import between, first_items, made_between
+from lazyckpt.state.algebra import between, first_items, made_again, made_between
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, as_state
 
@@ -62,8 +63,12 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
         return found.origins(following[0])
     if until is not None:
         first, last = between(chain, cast(AnyState, at), until)
-        found = followed(chain, first.skipped, last.skipped)
-        return [found.origins(item) for item in made_between(found.machine, first, last)]
+
+        def made(skips: bool) -> Iterator[list[Origin]]:
+            found = followed(chain, first.skipped, last.skipped, skips=skips)
+            return map(found.origins, made_between(found.machine, first, last))
+
+        return list(made_again(made, last.skipped))
     state = matching(as_state(cast(AnyState, at)), chain)
     entered(chain.machine, state.position)
     found = followed(chain)

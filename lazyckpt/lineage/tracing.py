@@ -46,16 +46,22 @@ class Followed(NamedTuple):
         return list(dict.fromkeys(origins(item)))
 
 
-def followed(chain: Chain, before: Skipped = _NONE, after: Skipped = _NONE) -> Followed:
+def followed(
+    chain: Chain, before: Skipped = _NONE, after: Skipped = _NONE, *, skips: bool = False
+) -> Followed:
     """Return the pipeline with origins, as codes if nothing needs to be read.
 
-    It is without the items that `on_error="skip"` had skipped before the first and the last state.
+    Args:
+        chain: The pipeline.
+        before: The items that `on_error="skip"` had skipped before the first state.
+        after: Those before the last state.
+        skips: If True, the origins are those of a run that skips failing items.
     """
     if after == before:
         with suppress(LooksAtItems):
             coding = Coding()
             return Followed(coding.pipeline(chain, "").machine, coding.codes)
-    read = without_failures(chain, after) if after else chain
+    read = without_failures(chain, after) if skips else chain
     return Followed(Tracing().pipeline(read, "").machine, None)
 
 

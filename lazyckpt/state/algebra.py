@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 from weakref import ref
 
 from lazyckpt.core.call import Chain, runnable
@@ -19,6 +19,7 @@ from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.notes import annotated
+from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.failures.skipping import without_failures
 from lazyckpt.state.codec import Rebased, layers
 from lazyckpt.state.mismatch import difference
@@ -26,6 +27,8 @@ from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state, epochs_between
 from lazyckpt.state.walk import Flowing, Walk
 from lazyckpt.state.words import moved
+
+T = TypeVar("T")
 
 
 def init(pipeline: Chain, *, epoch: int = 0) -> State:
@@ -186,10 +189,12 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
             first_items(pipeline.machine, matching(as_state(state), pipeline).position)
         return item
     first, last = between(pipeline, state, until)
-    made = pipeline
-    if last.skipped:  # even if before the first state: a stage may read those again
-        made = without_failures(made, last.skipped)
-    return list(made_between(made.machine, first, last))
+
+    def made(skips: bool) -> Iterator[Any]:
+        chain = without_failures(pipeline, last.skipped) if skips else pipeline
+        return made_between(chain.machine, first, last)
+
+    return list(made_again(made, last.skipped))
 
 
 def first_items(machine: Machine[Any], position: Position, n: int = 0) -> list[Any]:
@@ -218,6 +223,30 @@ def made_between(machine: Machine[Any], first: State, last: State) -> Iterator[A
     """Yield the items of a run from one state to another, across the ends of epochs."""
     for items in Walk(machine, Flowing(machine), math.inf).between(first, last):
         yield from items
+
+
+def made_again(made: Callable[[bool], Iterator[T]], skipped: Skipped) -> Iterator[T]:
+    """Yield what a run has made, which may have read ahead over items that it skips.
+
+    Args:
+        made: Function that makes it, without failing items if its argument is True.
+        skipped: The items skipped before the last state, perhaps before the first one: a stage
+            may read those again.
+    """
+    count, skips = 0, bool(skipped)
+    try:
+        for each in made(skips):
+            yield each
+            count += 1
+    except InvalidState:
+        raise
+    except Exception as error:
+        if skips:
+            raise
+        try:
+            yield from islice(made(True), count, None)
+        except Exception:
+            raise error from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,16 @@ def test_a_long_stage_has_its_place_below() -> None:
     )
 
 
+def test_stages_have_their_places_after_a_pipeline_whose_last_stage_is_in_two() -> None:
+    batches = lz.source(range(9)) | lz.filter(bool) | lz.batch(3, collate=list)
+    names = lz.source(["a", "b", "c"]) | lz.map(str.upper)
+    found = lz.explain(lz.mix([batches, names], [1, 1], seed=0) | lz.map(str), lz.threads(2))
+    order, one, many = "in order", "in 2 threads, each input", "in 2 threads, by random access"
+    wheres = [order, one, one, order, many, many, "in 2 threads, item by item"]
+    for stage, where in zip(found.stages, wheres, strict=True):
+        assert where in stage.where, stage
+
+
 def fits_in_100_columns(pipeline: lz.Pipeline[Any]) -> None:
     for executor in (None, lz.threads(), lz.threads(3), lz.processes(12)):
         text = lz.explain(pipeline, executor).layout

@@ -256,6 +256,35 @@ def test_a_range_costs_what_is_in_it(stage: Any, begin: int) -> None:
     assert Counted.reads <= 3
 
 
+def test_what_is_skipped_ahead_of_both_states_is_left_out() -> None:
+    """A stage that reads ahead has it, though it comes to light later."""
+
+    def checked(number: int) -> int:
+        if number == 5:
+            raise ValueError(number)
+        return number
+
+    pipeline = lz.source(range(16)) | lz.filter(lambda x: True) | lz.map(checked)
+    pipeline = pipeline | lz.block_shuffle(8, seed=0)
+    run = lz.run(pipeline, on_error="skip")
+    first, delivered = run.state, list[int]()
+    for item in run:
+        delivered.append(item)
+        assert lz.replay(pipeline, first, run.state) == delivered
+        found = lz.trace(pipeline, first, run.state)
+        assert [origin.index for each in found for origin in each] == delivered
+        assert [n for block in lz.seen(pipeline, run.state) for n in block.index] == delivered
+    assert delivered.index(next(n for n in delivered if n > 7)) == 7
+
+
+def test_an_error_of_a_changed_function_is_raised_as_it_is() -> None:
+    numbers = lz.source(range(9)) | lz.filter(lambda x: True)
+    begin, end = (lz.state_at(numbers | lz.map(abs), n) for n in (2, 7))
+    changed = numbers | lz.map(lambda n: 1 // (n - 4))
+    with pytest.raises(ZeroDivisionError):
+        lz.replay(changed, begin, end)
+
+
 def test_a_range_reads_no_more_than_a_resume_does() -> None:
     sequences = lz.source(Counted()) | lz.map(lambda n: [n] * (n % 5))
     pipeline = sequences | lz.shuffle(8, seed=0) | lz.repeat() | lz.concat_then_split(4)
