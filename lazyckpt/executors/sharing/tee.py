@@ -31,11 +31,13 @@ class _Held(NamedTuple):
         item: The item.
         after: The position after it.
         skipped: The records skipped before it.
+        total: The bytes of the stream's items up to and with this one.
     """
 
     item: Any
     after: Position
     skipped: SkipRecord
+    total: float = 0.0
 
 
 class _Stream:
@@ -47,7 +49,8 @@ class _Stream:
         reached: The number of items that each rank has passed.
         held: The items that some rank has still to pass.
         passed: The number of items before those.
-        most: The number of items that a rank may be ahead of the slowest.
+        total: The bytes of all items read.
+        dropped: The bytes of the items before those held.
         end: The end, once it is reached: the position and the records skipped before it.
         failure: The error after the items, if there is one.
     """
@@ -58,13 +61,24 @@ class _Stream:
         self.reached: dict[int, int] = {}
         self.held: list[_Held] = []
         self.passed = 0
-        self.most = 1.0
+        self.total = self.dropped = 0.0
         self.end: _Held | None = None
         self.failure: Failure | None = None
 
     @property
     def is_over(self) -> bool:
         return self.end is not None or self.failure is not None
+
+    def ahead(self, given: int) -> float:
+        """Return how many bytes a rank that has passed so many items is ahead of the slowest."""
+        number = given - self.passed
+        return self.held[number - 1].total - self.dropped if number else 0.0
+
+    def drop(self, given: int) -> None:
+        """Drop the items before a number of items."""
+        self.dropped += self.ahead(given)
+        del self.held[: given - self.passed]
+        self.passed = given
 
     def read(
         self,
@@ -87,13 +101,13 @@ class _Stream:
                 self.flow = machine.flow(self.begin)
             flow = self.flow
             for item in flow.pull:
-                if not self.passed + len(self.held):
-                    self.most = max(1.0, SHARED_BYTES / (item_bytes([item]) or 1))
-                self.held.append(_Held(item, flow.snapshot(), drain()))
+                self.total += item_bytes([item])
+                self.held.append(_Held(item, flow.snapshot(), drain(), self.total))
                 count -= 1
                 if not count:
                     tell()
-                if count <= 0 and (monotonic() >= deadline or len(self.held) >= self.most):
+                is_full = self.total - self.dropped >= SHARED_BYTES
+                if count <= 0 and (is_full or monotonic() >= deadline):
                     return
             self.end = _Held(None, flow.snapshot(), drain())
         except BaseException as error:
@@ -254,7 +268,7 @@ class Tee:
                 missing = given + count - stream.passed - len(stream.held)
                 if missing <= 0 or stream.is_over:
                     return
-                late = self._late(stream, ahead=given - stream.passed > stream.most)
+                late = self._late(stream, ahead=stream.ahead(given) > SHARED_BYTES)
                 reads_here = False
                 if not self._is_reading and not late:
                     self._is_reading = True
@@ -303,8 +317,7 @@ class Tee:
         late = self._left(stream)
         passed = min((stream.reached.get(each, 0) for each in late), default=0)
         if passed > stream.passed:
-            del stream.held[: passed - stream.passed]
-            stream.passed = passed
+            stream.drop(passed)
             if self._are_ahead:
                 self._are_ahead = False
                 self._changed.notify_all()
