@@ -261,7 +261,8 @@ def run(
     `processes`, or if a packing stage drops it for its length (`overflow="drop"`, `drop_longer`).
     Other errors are still raised: in `take_while`, `scan`, `flat_scan`, vectorized maps and
     streams, and within the parts of a `zip`, `switch`, `case` or `multiplex`, because skipping
-    there would shift other items. So are errors within a pipeline that the function of a `flat_map`
+    there would shift other items. Stages that fill the place of a skipped item, such as `batch`,
+    have no random access then. So are errors within a pipeline that the function of a `flat_map`
     or `interleave_map` returns: put a stage that may fail after it.
 
     Args:

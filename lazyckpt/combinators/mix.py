@@ -190,7 +190,8 @@ def mix(
         stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended. With
             "all_exhausted" and "never", that pipeline starts its next epoch: "all_exhausted"
             until each pipeline of a weight above 0 has ended once, "never" forever. With
-            "all_exhausted_without_replacement", that pipeline drops out, so each item occurs once.
+            "all_exhausted_without_replacement", that pipeline drops out, so each item occurs once;
+            not with `deterministic`.
         deterministic: If True, use exact proportions instead of chance. After n items, the number
             of items of each pipeline differs from its share of n by less than one. The bound is
             two for more than three pipelines whose shares have no common denominator up to

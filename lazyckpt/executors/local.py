@@ -142,7 +142,8 @@ def processes(
     its paths, its environment variables, its standard output, and its limits of recursion and
     open files. They don't import the main module, so a script needs no guard
     `if __name__ == "__main__"`. The first start of a program starts a server, which imports the
-    modules that your functions need once for all workers.
+    modules that your functions need once for all workers. A module that starts threads when it
+    is imported is imported by each worker of each run instead.
 
     Workers run `map`, `filter` and `flat_map` in parallel, each on its own item. Stages that
     need items in order, such as a buffer or a packing stage, run in one separate process (see

@@ -146,11 +146,13 @@ class Files(Sequence[File]):
 
     def differing(self, digest: str, other: Any) -> str | None:
         """Return the path of the only file in which two digests differ; None if there is none."""
+        if not isinstance(other, str):  # but what a state has in its place
+            return None
         try:
             pairs = [(int(digest[at : at + 8], 16), int(other[at : at + 8], 16)) for at in (0, 8)]
             plain, numbered = ((mine - its) % _PRIME for mine, its in pairs)
             number = numbered * pow(plain, -1, _PRIME) % _PRIME
-        except (ValueError, TypeError):
+        except ValueError:
             return None
         return self[number - 1].path if 0 < number <= len(self) else None
 

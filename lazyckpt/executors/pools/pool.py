@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -15,6 +15,7 @@ from weakref import WeakSet
 from lazyckpt.core.call import Chain
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipLog
 
 T = TypeVar("T")
@@ -227,6 +228,14 @@ def abandon(pending_tasks: Iterable[PendingTask]) -> None:
     """Mark tasks whose outcomes aren't needed."""
     for pending in pending_tasks:
         pending.generation = -1
+
+
+def init_worker(init: Callable[[int], Any], number: int) -> None:
+    """Call a `worker_init`; raise its error as a `Failure` that names it."""
+    try:
+        init(number)
+    except BaseException as error:
+        raise Failure(as_failure(error, ()).error, f"worker_init({number})") from None
 
 
 def get_within(queue: SimpleQueue[T], seconds: float | None) -> T:

@@ -14,9 +14,9 @@ from typing import Any
 
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, init_worker
 from lazyckpt.executors.pools.queued import QueuedPool
-from lazyckpt.failures.notes import Failure
+from lazyckpt.failures.notes import as_failure
 
 PATIENCE = 1.0  # seconds that stopping waits for tasks in progress
 
@@ -130,7 +130,7 @@ class ThreadPool(QueuedPool):
         crew = _Crew()
         self._crews.append(crew)
         for number in self._numbers:
-            init = self._worker_init and partial(self._worker_init, number)
+            init = self._worker_init and partial(init_worker, self._worker_init, number)
             thread = threading.Thread(
                 target=_serve,
                 args=(crew, self._handlers, init),
@@ -169,4 +169,4 @@ def _outcome(
         inits.clear()  # after an error, the next task tries again
         return handler(payload, items)
     except BaseException as error:  # an error of `init`, or an internal one
-        return Outcome([], Failure(error, ""))
+        return Outcome([], as_failure(error, ()))

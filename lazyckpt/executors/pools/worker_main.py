@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from lazyckpt.executors.ipc.serialization import opened, send_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Outcome
-from lazyckpt.executors.pools.pool import stop_pools
+from lazyckpt.executors.pools.pool import init_worker, stop_pools
 from lazyckpt.executors.pools.progress import CountedItems, Progress, is_let_go, note_own
 from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import add_note, as_failure
@@ -123,7 +123,7 @@ def serve(
             _prepare_libraries(settings.library_threads)
         seed_generators()
         if settings.init is not None:
-            settings.init(number)
+            init_worker(settings.init, number)
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()

@@ -96,11 +96,13 @@ def shared(
             reads for itself.
         chunk_size: Items per message. Each message costs each rank about 0.2 ms in the thread that
             reads it, so use large chunks for cheap items: 128 if one takes 20 µs. A worker computes
-            a whole chunk before it is sent. The outputs of `flat_map` for one file are always a
+            a whole chunk before it is sent, and several chunks per worker are in memory: for items
+            of megabytes, pass 1 to 4. The outputs of `flat_map` for one file are always a
             message of their own.
         timeout: Seconds to wait for ranks that don't come, and for an awaited rank that sends
             nothing; at least 2. It starts when a different rank needs an item, and readers are up
-            to 64 MiB ahead. It doesn't limit the time a rank trains, compiles or saves.
+            to 64 MiB ahead. It doesn't limit the time a rank trains, compiles or saves. Rank 0,
+            where ranks meet, has 10 seconds more to say which ranks don't come.
 
     Returns:
         An executor, for the ranks of the group only.

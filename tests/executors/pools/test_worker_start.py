@@ -111,6 +111,17 @@ def test_worker_init_that_exits() -> None:
         fails(run, [], SystemExit)
 
 
+@pytest.mark.parametrize("executor", [lz.threads, lz.processes])
+def test_an_error_in_worker_init_says_so(executor: Any) -> None:
+    for text in ("1 // n", "next(iter(()))"):
+        init = eval(f"lambda n: {text}")
+        run = lz.run(seekable(int), executor=executor(1, worker_init=init))
+        with run, pytest.raises((ZeroDivisionError, lz.PipelineError)) as raised:
+            next(run)
+        assert "in worker_init(0), after 0 delivered items" in raised.value.__notes__[0]
+    assert "StopIteration" in str(raised.value)
+
+
 def exit_init(index: int) -> None:
     sys.exit(index)
 
