@@ -72,7 +72,7 @@ class _Stream:
     def ahead(self, given: int) -> float:
         """Return how many bytes a rank that has passed so many items is ahead of the slowest."""
         number = given - self.passed
-        return self.held[number - 1].total - self.dropped if number else 0.0
+        return self.held[number - 1].total - self.dropped if number > 0 else 0.0
 
     def drop(self, given: int) -> None:
         """Drop the items before a number of items."""
