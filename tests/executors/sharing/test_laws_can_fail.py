@@ -15,6 +15,7 @@ from lazyckpt.executors.sharing import agreement, executor, pool
 from lazyckpt.executors.sharing.payloads import Payloads
 from lazyckpt.executors.sharing.pool import SharedPool
 from lazyckpt.executors.sharing.tee import Tee
+from lazyckpt.executors.sharing.turns import Turns
 from lazyckpt.failures.notes import Failure
 from tests.executors.sharing import test_laws as laws
 from tests.executors.sharing import test_payloads as payloads
@@ -73,6 +74,16 @@ def stands_still(right: Any) -> Any:
     return lambda self, stream, *more: (*right(self, stream, *more)[:2], stream.begin)
 
 
+def makes_all(right: Any) -> Any:
+    """Each rank does each task."""
+
+    def use(self: SharedPool, link: Any) -> None:
+        right(self, link)
+        self._turns = Turns([link.rank])
+
+    return use
+
+
 def begins_anew(right: Any) -> Any:
     def opening(self: SharedPool, chain: Any, machine: Any) -> Any:
         opened = right(self, chain, machine)
@@ -102,12 +113,12 @@ def keeps_its_reach(right: Any) -> Any:
 FAULTS: list[tuple[str, Any, str, Callable[[Any], Any], int]] = [
     ("same", SharedPool, "_opened", reverses, 0),
     ("same", Tee, "_passed", stands_still, 9),
-    ("once", SharedPool, "_maker", lambda right: lambda self, key: self._link.rank, 0),
+    ("once", SharedPool, "_use", makes_all, 0),
     ("same that stay", Payloads, "_own", lambda right: lambda self, n, i: right(self, n, 0), 0),
     ("elastic", SharedPool, "opening", begins_anew, 0),
     ("agreement", agreement, "told_of", lambda right: lambda *args: {}, 0),
     ("errors", pool, "packed", misquotes, 0),
-    ("skips", SharedPool, "_maker", lambda right: lambda self, key: self._link.rank, 0),
+    ("skips", SharedPool, "_use", makes_all, 0),
     ("loss", SharedPool, "_leave", lambda right: lambda self, *to: right(self, *to[:2], "left"), 0),
     ("liveness", pool, "join", keeps_its_reach, 0),
     ("refusal", executor, "check_dealt", lambda right: lambda *args: None, 0),
