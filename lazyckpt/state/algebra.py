@@ -226,7 +226,9 @@ def made_between(machine: Machine[Any], first: State, last: State) -> Iterator[A
 
 
 def made_again(made: Callable[[bool], Iterator[T]], skipped: Skipped) -> Iterator[T]:
-    """Yield what a run has made, which may have read ahead over items that it skips.
+    """Yield what a run has made; if that raises an error, once more without failing items.
+
+    A run may have read ahead over items that no state counts as skipped yet.
 
     Args:
         made: Function that makes it, without failing items if its argument is True.

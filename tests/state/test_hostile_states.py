@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
@@ -405,3 +405,18 @@ if __name__ == "__main__":
     limit.setrlimit(limit.RLIMIT_AS, (ROOM, ROOM))
     limit.setrlimit(limit.RLIMIT_CPU, (300, 300))
     DONE[sys.argv[1]]()
+
+
+@given(_json)
+@example({})
+@example({"int": "0x10"})
+def test_any_identity_of_files(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "a.txt").write_text("a\nb\nc\n")
+    pipeline = lz.source(lz.io.read_text(folder / "a.txt", index_dir=folder))
+    start = lz.state_at(pipeline, 1).to_dict()
+    name, identity, position = start["stages"][0]
+    for field in identity:
+        text = signed(start, stages=[[name, {**identity, field: value}, position]])
+        assert len(refusal(partial(lz.run, pipeline, text))) < 5000
+        used(pipeline, text)

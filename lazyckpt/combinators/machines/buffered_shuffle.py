@@ -97,6 +97,13 @@ def _looking_up(
         _check_reached(yielded, first + passed)
         return first, first + passed
 
+    def alone_until(yielded: int) -> int:
+        """Return the number of the first item that is read in order; those before are looked up.
+
+        So a flow of few outputs, such as a worker's task, computes no other items.
+        """
+        return yielded + 2 * grid.reach
+
     def order(position: Position, length: int | None) -> BoundedOrder:
         return ordered(upstream.epoch(position[0]), length=length)
 
@@ -131,19 +138,12 @@ def _looking_up(
         anchor, yielded = position
         first, length = seen(position, grid.reach)
         anchors = _Jumped(lambda number: jump(anchor, number - first)[0])
-        is_in_order = has_overlaps and not yielded
-        begin = first if is_in_order else alone_until(yielded) if length is None else length
-        stream = upstream.flow(anchors.before(begin))
-        buffer = Buffer(grid, partial(order, position), position, stream, anchors)
-        return buffer.flow() if is_in_order else buffer.looking_up(begin, length, upstream)
-
-    def alone_until(yielded: int) -> int:
-        """Return the first item that is read in order.
-
-        Earlier ones are looked up, so that a flow of few outputs, as workers have, computes only
-        these.
-        """
-        return yielded + 2 * grid.reach
+        opened = partial(Buffer, grid, partial(order, position), position, anchors=anchors)
+        if has_overlaps and not yielded:
+            return opened(stream=upstream.flow(anchor)).flow()
+        begin = alone_until(yielded) if length is None else length
+        buffer = opened(stream=upstream.flow(anchors.before(begin)))
+        return buffer.looking_up(begin, length, upstream)
 
     def rereads(position: Position) -> list[Reread]:
         anchor, yielded = position

@@ -15,7 +15,7 @@ _COUNT = struct.Struct("=Q")
 
 
 class Turns:
-    """Which rank does each common task of an opening. Its pool holds a lock meanwhile.
+    """Which rank does each common task of an opening. Methods are called under the pool's lock.
 
     The position of a task decides that, so all ranks agree. If that rank has left, the next one
     does it.
