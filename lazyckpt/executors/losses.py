@@ -126,7 +126,7 @@ class Losses:
         if self._can_leave_out and self._tries < _MOST_TRIES:
             return True
         if self._retries:
-            add_note(failure.error, f"lazyckpt: the item was tried {self._tries} times")
+            add_note(failure.error, f"lazyckpt: tried {self._tries} times")
         return False
 
     def _keep_order(self, count: int) -> None:
