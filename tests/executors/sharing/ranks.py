@@ -71,9 +71,14 @@ class Hub:
             if len(gathered) == self.size:
                 del self._gathered[name]
             self._changed.notify_all()
-            if not self._changed.wait_for(lambda: len(gathered) == self.size, self.timeout):
-                others = {frozenset(each) for each in self._gathered.values()}
-                if len(others) > 1:
+
+            def all_came() -> bool:
+                came = set(gathered).union(*self._gathered.values())
+                return len(came) == self.size
+
+            self._changed.wait_for(all_came, self.timeout)
+            if len(gathered) < self.size:
+                if len(self._gathered) > 1:
                     raise PipelineError("the ranks differ")
                 raise RankMissing("too few ranks", set(range(self.size)) - set(gathered))
             link.reach = least([each.reach for each in gathered.values()])
