@@ -6,6 +6,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -87,16 +88,18 @@ class ToDevice(Executor):
     __slots__ = ()
 
     def open(self, chain: Chain) -> Session:
-        inner = self.arguments["executor"].open(chain)
-        return _Session(chain.machine, inner, self.transfer(), skip_log_of(chain))
+        inner: Session | None = self.arguments["executor"].open(chain)
+        skip_log = skip_log_of(chain) or SkipLog()
+        if inner is None:
+            skip_log.is_direct = True
+        gate = PrefetchGate(is_gated=False) if inner is None else inner.gate
+        source = chain.machine if inner is None else inner.machine
+        made = partial(DevicePrefetcher, source, inner, self.transfer(), gate, skip_log)
+        return Session(chain.machine, made, gate)
 
     def transfer(self) -> DeviceTransfer:
         device = self.arguments["device"]
-        return (
-            CudaTransfer(device, repr(self))
-            if _is_cuda(device)
-            else DeviceTransfer(device, repr(self))
-        )
+        return (CudaTransfer if _is_cuda(device) else DeviceTransfer)(device, repr(self))
 
     def explain(self, chain: Chain) -> list[Part]:
         device = self.arguments["device"]
@@ -112,55 +115,28 @@ def _is_cuda(device: str) -> bool:
     return device.partition(":")[0] == "cuda"
 
 
-class _Session(Session):
-    """A session around the session of an inner executor, or around the pipeline if it has none."""
+class DevicePrefetcher:
+    """Sends items to a device before the consumer asks for them.
+
+    Args:
+        machine: Machine that yields the items.
+        inner: Session whose workers compute them; None if there is none.
+        transfer: Moves items to the device.
+        gate: Whether items may be sent ahead.
+        skip_log: Log of the records skipped before the items.
+        position: Position to start from.
+    """
 
     def __init__(
         self,
         machine: Machine[Any],
         inner: Session | None,
         transfer: DeviceTransfer,
-        skip_log: SkipLog | None,
-    ) -> None:
-        skip_log = skip_log or SkipLog()
-        if inner is None:
-            skip_log.is_direct = True
-        source, fill = (machine, None) if inner is None else (inner.machine, inner.fill)
-        self._inner = inner
-        gate = PrefetchGate(is_gated=False) if inner is None else inner.gate
-
-        def prefetch_from(position: Position) -> DevicePrefetcher:
-            return DevicePrefetcher(source, position, transfer, gate, fill, skip_log)
-
-        super().__init__(machine, prefetch_from, gate)
-
-    @property
-    def ready(self) -> int:
-        return super().ready + (0 if self._inner is None else self._inner.ready)
-
-
-class DevicePrefetcher:
-    """Sends items to a device before the consumer asks for them.
-
-    Args:
-        machine: Machine that yields the items.
-        position: Position to start from.
-        transfer: Moves items to the device.
-        gate: Whether items may be sent ahead.
-        fill: Starts prefetching in the inner session; None if there is none.
-        skip_log: Log of the records skipped before the items.
-    """
-
-    def __init__(
-        self,
-        machine: Machine[Any],
-        position: Position,
-        transfer: DeviceTransfer,
         gate: PrefetchGate,
-        fill: Callable[[], None] | None,
         skip_log: SkipLog,
+        position: Position,
     ) -> None:
-        self._machine, self._transfer, self._gate, self._fill = machine, transfer, gate, fill
+        self._machine, self._inner, self._transfer, self._gate = machine, inner, transfer, gate
         self._skip_log = skip_log
         self._reached = position  # after the last item that was delivered
         self._sent = position  # after the last item that was sent
@@ -175,16 +151,16 @@ class DevicePrefetcher:
         return raise_or_position(self._reached)
 
     def fill(self) -> None:
-        if self._fill is not None:
-            self._fill()
+        if self._inner is not None:
+            self._inner.fill()
 
     @property
     def ready(self) -> int:
-        return len(self._under_way)
+        return len(self._under_way) + (0 if self._inner is None else self._inner.ready)
 
     def suspend(self) -> None:
         """Close the flow of items; the next item reopens it at the same position."""
-        if self._fill is None:  # with workers, the flow stays open and keeps their items
+        if self._inner is None:  # with workers, the flow stays open and keeps their items
             self._flow, self._items = None, iter(())
 
     def _deliver(self) -> Iterator[Any]:

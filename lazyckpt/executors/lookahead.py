@@ -256,8 +256,8 @@ class Lookahead:
     def _submit(self, task: Task, after: PendingTask | None = None) -> PendingTask:
         if self._losses.is_careful(task.size):
             errors = self._losses.errors
-            return self._pool.submit_carefully(self._handler, task.payload, task.size, errors)
-        return self._pool.submit(self._handler, task.payload, task.size, after)
+            return self._pool.submit(self._handler, task.payload, task.size, errors)
+        return self._pool.submit(self._handler, task.payload, task.size, after=after)
 
     def _add(self, task: Task, pending: PendingTask | None) -> None:
         self._queue.append((task, pending))

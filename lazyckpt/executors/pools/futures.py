@@ -156,7 +156,7 @@ class FuturesPool(QueuedPool):
         return future
 
     def submit(
-        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+        self, handler: int, payload: Any, size: int, *careful: Any, after: PendingTask | None = None
     ) -> PendingTask:
         for other in self.pending_tasks:
             if other.generation != self.generation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -112,23 +112,20 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def submit(
-        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+        self, handler: int, payload: Any, size: int, *careful: Any, after: PendingTask | None = None
     ) -> PendingTask:
         """Submit a task of `size` items, without waiting. Raises `TaskLost` if it is refused.
 
-        If the pool `can_continue`, the worker of the task `after` continues with the flow that
-        it has open.
+        Args:
+            handler: The number of its handler.
+            payload: The task as the handler takes it.
+            size: The number of its items.
+            careful: At most one value, if the pool has `retries`: the task is done without reading
+                ahead. If the value isn't None, it opens its own flow and its calls are watched;
+                calls that are keys of this mapping raise the errors there instead.
+            after: If the pool `can_continue`, the task whose worker continues with the flow that it
+                has open.
         """
-
-    def submit_carefully(
-        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
-    ) -> PendingTask:
-        """Submit a task; if the pool has `retries`, it is done without reading ahead.
-
-        With `errors`, the task opens its own flow and its calls are watched. Calls with these
-        numbers raise the given errors instead.
-        """
-        return self.submit(handler, payload, size)
 
     @abstractmethod
     def result(self, pending: PendingTask) -> Outcome:

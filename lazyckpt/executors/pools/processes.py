@@ -8,7 +8,6 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
@@ -146,17 +145,7 @@ class ProcessPool(WorkerPool):
         self._lock = threading.RLock()  # held while receiving outcomes and while stopping
 
     def submit(
-        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
-    ) -> PendingTask:
-        return self._submit(handler, payload, size, after=after)
-
-    def submit_carefully(
-        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
-    ) -> PendingTask:
-        return self._submit(handler, payload, size, errors)
-
-    def _submit(
-        self, handler: int, payload: Any, size: int, *more: Any, after: PendingTask | None = None
+        self, handler: int, payload: Any, size: int, *careful: Any, after: PendingTask | None = None
     ) -> PendingTask:
         self.start()
         generation, workers = self.generation, self._workers
@@ -167,7 +156,7 @@ class ProcessPool(WorkerPool):
             if worker not in workers:
                 worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
             pending = PendingTask(generation, size, worker)
-            task = handler, with_inputs(payload, has_main=self._are_forked), *more
+            task = handler, with_inputs(payload, has_main=self._are_forked), *careful
             try:
                 worker.send(task, pending)
             except Unwritable as error:

@@ -67,7 +67,7 @@ class ThreadPool(QueuedPool):
         return "a thread"
 
     def submit(
-        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+        self, handler: int, payload: Any, size: int, *careful: Any, after: PendingTask | None = None
     ) -> PendingTask:
         pending = self._begin(size)
         if (crew := self._crew) is None:  # a signal handler may stop the pool at any time

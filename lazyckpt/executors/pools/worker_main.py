@@ -168,7 +168,7 @@ def _status_of(outcome: Outcome) -> int:
 def _carefully(
     handler: Handler, payload: Any, errors: dict[int, Exception] | None, items: CountedItems
 ) -> Outcome:
-    """Do a task of `WorkerPool.submit_carefully`."""
+    """Do a task that was submitted as `careful`."""
     with handler.without_lookahead():
         if errors is None:
             return handler(payload, items)

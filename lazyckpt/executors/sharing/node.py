@@ -350,7 +350,7 @@ class FollowingPool(QueuedPool):
                 link.close()
 
     def submit(
-        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+        self, handler: int, payload: Any, size: int, *careful: Any, after: PendingTask | None = None
     ) -> PendingTask:
         pending = self._begin(size)
         with self._lock:

@@ -41,7 +41,7 @@ class _Job(NamedTuple):
         handler: The number of its handler.
         payload: The task as the handler takes it.
         size: The number of its items.
-        careful: The errors of `submit_carefully`, as its only item; () for `submit`.
+        careful: That of `WorkerPool.submit`.
         pending: The pending task of this rank that waits for it.
         link: The link of the opening that it belongs to.
     """
@@ -182,17 +182,7 @@ class SharedPool(QueuedPool):
     # Tasks, in the thread that drives the pool.
 
     def submit(
-        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
-    ) -> PendingTask:
-        return self._submit(handler, payload, size, ())
-
-    def submit_carefully(
-        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
-    ) -> PendingTask:
-        return self._submit(handler, payload, size, (errors,))
-
-    def _submit(
-        self, handler: int, payload: Any, size: int, careful: tuple[Any, ...]
+        self, handler: int, payload: Any, size: int, *careful: Any, after: PendingTask | None = None
     ) -> PendingTask:
         pending, link = self._begin(size), self._link
         more = [each and sorted(each) for each in careful]
@@ -474,10 +464,7 @@ def uninterrupted(work: Callable[[], None]) -> None:
 def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:
     """Have a pool do a task; raise `TaskLost` if its workers were stopped before it was done."""
     try:
-        if job.careful:
-            pending = pool.submit_carefully(job.handler, job.payload, job.size, *job.careful)
-        else:
-            pending = pool.submit(job.handler, job.payload, job.size)
+        pending = pool.submit(job.handler, job.payload, job.size, *job.careful)
     except TaskLost:
         raise
     except Exception as error:
