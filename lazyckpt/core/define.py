@@ -101,6 +101,11 @@ def define(
     return public
 
 
+def internal(build: Callable[..., Machine[Any]], **options: Any) -> Any:
+    """Return a combinator that isn't registered: no user's pipeline has its stages."""
+    return define(build, lambda call: Chain((call,)), is_source=False, registered=False, **options)
+
+
 def _register(combinator: Combinator) -> None:
     known = registry.get(combinator.name)
     if known is not None and known.build.__module__ != combinator.build.__module__:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.checks import signature_of
-from lazyckpt.core.define import define
+from lazyckpt.core.define import internal
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine, anchored, epochs_tried
@@ -34,18 +33,7 @@ from lazyckpt.failures.skip_log import LEFT_OUT, SkipLog, Skipped
 from lazyckpt.failures.watching import guarded_in, leave_out
 
 
-def _inner(build: Callable[..., Machine[Any]]) -> Any:
-    """Return a stage that isn't recorded in a state, which is that of the pipeline without it."""
-    return define(
-        build,
-        lambda call: Chain((call,)),
-        is_source=False,
-        unrecorded=tuple(signature_of(build).parameters)[1:],
-        registered=False,
-    )
-
-
-@_inner
+@partial(internal, unrecorded=("judge", "number", "skip_log", "most", "args"))
 def sieve(
     upstream: Machine[Any],
     judge: Callable[..., Any],

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.define import define
+from lazyckpt.core.define import internal
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.registry import registry
@@ -66,13 +66,7 @@ def _unmade(machine: Machine[Any], number: int) -> Machine[Unmade]:
     return stateless(machine, rate=Rate(), step=step, skip=jump, length=length, view=view)
 
 
-def _inner(build: Callable[..., Machine[Any]]) -> Any:
-    return define(
-        build, lambda call: Chain((call,)), is_source=False, pointwise=True, registered=False
-    )
-
-
-@_inner
+@partial(internal, pointwise=True)
 def made(upstream: Machine[Any], pipelines: tuple[Chain | None, ...]) -> Machine[Any]:
     """Compute the items of placeholders; other items are unchanged."""
     known = enumerate(pipelines)

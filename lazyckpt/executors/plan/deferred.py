@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.define import define
+from toolz import identity
+
+from lazyckpt.core.define import internal
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.stages import stateless
@@ -37,6 +38,7 @@ class Unfilled(NamedTuple):
         return self.fill((self.parts, self.length))
 
 
+@internal
 def _unfilled(upstream: Machine[Any]) -> Machine[Unfilled]:
     """Yield the rows of a stage that packs, without filling them."""
 
@@ -48,25 +50,13 @@ def _unfilled(upstream: Machine[Any]) -> Machine[Unfilled]:
     return stateless(upstream, rate=Rate(), flow=flow)
 
 
-_public: Any = define(_unfilled, lambda call: Chain((call,)), is_source=False, registered=False)
-
-
-def _unfilled_rows() -> Call:
-    found: Call = _public().calls[0]
-    return found
-
-
 def deferred(segments: list[Segment]) -> list[Segment]:
     """Mark the segments whose items the stages after them only move, and leave rows unfilled.
 
     Args:
         segments: The segments up to `shard`, as its last stage.
     """
-    return _deferred(segments, _itself)
-
-
-def _itself(item: Any) -> Any:
-    return item
+    return _deferred(segments, identity)
 
 
 def _deferred(segments: list[Segment], stays: Callable[[Any], Any]) -> list[Segment]:
@@ -79,9 +69,9 @@ def _deferred(segments: list[Segment], stays: Callable[[Any], Any]) -> list[Segm
         if draws(call):
             parts = tuple([_deferred(part, stays) for part in last.parts])
             return [*before, last._replace(calls=tuple(calls), parts=parts)]
-        if call.combinator.by_length is not None and stays is _itself:
+        if call.combinator.by_length is not None and stays is identity:
             stays = call.combinator.by_length
-            calls.insert(number + 1, _unfilled_rows())
+            calls.insert(number + 1, _unfilled().calls[0])
         elif not call.combinator.keeps_items or call.functions or call.combinator.is_source:
             return [*before, last._replace(calls=tuple(calls))]
     return [*_deferred(before, stays), last._replace(calls=tuple(calls))]
