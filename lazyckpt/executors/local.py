@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from lazyckpt.core.checks import Unfit, boolean, finite, function, natural, optional, positive
+from lazyckpt.core.checks import boolean, finite, function, natural, one_of, optional, positive
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
@@ -98,19 +98,11 @@ def threads(
     )
 
 
-def start_method(value: object) -> str:
-    """Return a start method, for `checked`."""
-    methods = ("forkserver", "spawn", "fork")
-    if value not in methods:
-        raise Unfit(" or ".join(map(repr, methods)))
-    return str(value)
-
-
 @pool_executor(
     {
         "workers": positive,
         "buffer_size": positive,
-        "start_method": optional(start_method),
+        "start_method": optional(one_of("forkserver", "spawn", "fork")),
         "shared_memory": boolean,
         "gated": boolean,
         "timeout": optional(seconds),

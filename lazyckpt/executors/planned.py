@@ -116,7 +116,7 @@ class Plan:
         joined, machines = Joined(share), list[Machine[Any] | None]()
         for number, part in enumerate(segment.parts):
             is_chosen = part[0].kind == "chosen"
-            machines.append(None if is_chosen else self.machine(part, share=joined.part(number)))
+            machines.append(None if is_chosen else self.machine(part, share=Share(joined, number)))
         return (with_machines(first, machines), *others), joined
 
 

@@ -114,9 +114,6 @@ class DrivingReader(Reader):
         machine.check(machine.init(0))  # before pickling: the source's data haven't changed
         return DrivingReader, (self.chain, self._executor)
 
-    def fresh(self) -> DrivingReader:
-        return DrivingReader(self.chain, self._executor)
-
     def without_lookahead(self) -> AbstractContextManager[None]:
         return self._gate.without_lookahead()
 
@@ -129,18 +126,13 @@ class DrivingReader(Reader):
 class PoolExecutor(Executor):
     """An executor with the workers that its public function specifies."""
 
-    __slots__ = ("_spec",)
-
-    _spec: Callable[..., PoolSpec]
-
-    def __init__(self, public: Callable[..., Executor], arguments: Mapping[str, Any]) -> None:
-        super().__init__(public, arguments)
-        object.__setattr__(self, "_spec", inspect.unwrap(public))
+    __slots__ = ()
 
     @property
     def spec(self) -> PoolSpec:
         """The workers and their settings."""
-        return self._spec(**self.arguments)
+        found: PoolSpec = inspect.unwrap(self.public)(**self.arguments)
+        return found
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
         """Start a session for a pipeline. Sessions that end together share a `gate`."""

@@ -193,4 +193,4 @@ def ray(
         )
         return found
 
-    return spec._replace(can_stream=False, stream_chunk=1, for_chain=for_chain)
+    return spec._replace(can_stream=False, for_chain=for_chain)

@@ -53,7 +53,7 @@ def test_executors_are_values(shown: str) -> None:
         (lambda: lz.threads(True), "workers=True"),
         (lambda: lz.processes(2.0), "workers=2.0"),  # type: ignore[arg-type]
         (lambda: lz.processes(buffer_size=0), "buffer_size=0"),
-        (lambda: lz.processes(start_method="thread"), "'forkserver' or 'spawn' or 'fork'"),
+        (lambda: lz.processes(start_method="thread"), "'forkserver', 'spawn' or 'fork'"),
         (lambda: lz.processes(2, retries=-1), "retries must be an int >= 0, got retries=-1"),
         (lambda: lz.threads(timeout=0), "a number of seconds above 0"),
         (lambda: lz.threads(timeout=float("nan")), "timeout=nan"),

@@ -53,7 +53,7 @@ class Message:
     """A message to or from a worker.
 
     Its content is serialized only when the message is pickled, so within a process it costs
-    nothing.
+    nothing. The part of an outcome that can be pickled is sent.
 
     Attributes:
         error: The error of serializing the content; None if there was none.
@@ -67,28 +67,14 @@ class Message:
         return self._content
 
     def __reduce__(self) -> tuple[Any, ...]:
+        content = self._content
         try:
-            return SerializedMessage, self._serialized()
+            if isinstance(content, Outcome):
+                return SerializedMessage, send_outcome(content, this_process(), serialize)
+            return SerializedMessage, serialize(with_inputs(content))
         except Exception as error:
             self.error = error
             raise
-
-    def _serialized(self) -> tuple[bytes, Buffers]:
-        return serialize(self._content)
-
-
-class TaskMessage(Message):
-    """A message with a task, for any worker."""
-
-    def _serialized(self) -> tuple[bytes, Buffers]:
-        return serialize(with_inputs(self._content))
-
-
-class OutcomeMessage(Message):
-    """A message with an outcome: the part of it that can be pickled is sent."""
-
-    def _serialized(self) -> tuple[bytes, Buffers]:
-        return send_outcome(self._content, this_process(), serialize)
 
 
 class SerializedMessage(NamedTuple):
@@ -241,12 +227,7 @@ class _Inputs:
         if not is_known and has_cloudpickle():
             large = LargeBuffers()
             pickled = _dumps(self._items, large, by_value=True)
-        return _opened_inputs, (pickled, [*map(pickle.PickleBuffer, large)])
-
-
-def _opened_inputs(pickled: bytes, large: list[Any]) -> list[Any]:
-    found: list[Any] = pickle.loads(pickled, buffers=large)
-    return found
+        return partial(pickle.loads, buffers=[*map(pickle.PickleBuffer, large)]), (pickled,)
 
 
 def with_inputs(payload: Any, *, has_main: bool = False) -> Any:

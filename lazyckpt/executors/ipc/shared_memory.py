@@ -132,8 +132,7 @@ class UnmappedSlots:
 # One element per fork of this process, appended by C code: in Python code a Ctrl-C would be lost.
 _forks: list[None] = []
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=partial(_forks.append, None))
+os.register_at_fork(before=partial(_forks.append, None))
 
 
 class _SlotReference(ref["_SlotBytes"]):

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from mmap import PAGESIZE
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from lazyckpt.executors.ipc.pickler import Pickler
 from lazyckpt.executors.ipc.shared_memory import (
@@ -62,24 +62,22 @@ class Unwritable(Exception):
         self.reason = reason
 
 
-class Message:
+class Message(NamedTuple):
     """A received message.
 
     Attributes:
         number: The number that its sender has set.
+        pickled: Its pickle.
+        find_buffers: Function that finds its large buffers.
     """
 
-    __slots__ = ("_find_buffers", "_pickled", "number")
-
-    def __init__(
-        self, number: int, pickled: memoryview, find_buffers: Callable[[], Iterable[Any]]
-    ) -> None:
-        self.number = number
-        self._pickled, self._find_buffers = pickled, find_buffers
+    number: int
+    pickled: memoryview
+    find_buffers: Callable[[], Iterable[Any]]
 
     def open(self) -> Any:
         """Unpickle the message. Its arrays are writable if they were before."""
-        return pickle.loads(self._pickled, buffers=self._find_buffers())
+        return pickle.loads(self.pickled, buffers=self.find_buffers())
 
 
 class Sender:
@@ -101,15 +99,12 @@ class Sender:
         self._memory: SharedMemorySlots | None = None
         self._warned = False
 
-    def send(self, message: Any, number: int = 0) -> int:
+    def send(self, message: Any, number: int = 0) -> None:
         """Pickle and send a message. If the pipe blocks, wait while it is full.
 
         Args:
             message: The object to pickle.
             number: An int64 to send with it, readable before the message is unpickled.
-
-        Returns:
-            The size of the message in bytes, including large buffers.
 
         Raises:
             Unwritable: If the message can't be pickled. Nothing was sent.
@@ -126,7 +121,6 @@ class Sender:
         self._put(_MESSAGE, number, slot, parts, here)
         if not is_full:
             self.flush()
-        return sum(map(len, parts))
 
     @property
     def has_more(self) -> bool:
@@ -175,9 +169,26 @@ class Sender:
 
     def _fill_slot(self, parts: Sequence[Any]) -> int:
         """Copy parts into a slot; return its number, or `_PIPE` if none is free."""
-        if (slot := self._slot(room(map(len, parts)))) is None:
+        if not self._slots:
             return _PIPE
-        assert self._memory is not None
+        size = room(map(len, parts))
+        if self._memory is None or size > self._memory.size or self._memory.is_retired:
+            size = max(size, self._memory.size if self._memory is not None else 0)
+            size = 1 << (max(size, PAGESIZE) - 1).bit_length()  # untouched pages cost nothing
+            try:
+                file, memory = allocate(size, self._slots)
+            except OSError as error:
+                self._warn(f"can't allocate {self._slots} slots of {size:,} bytes: {error}")
+                self._slots = 0
+                return _PIPE
+            self._put(_MEMORY, size, self._slots, file=file)
+            if self._memory is not None:
+                self._memory.close()
+            self._memory = memory
+        slot = self._memory.take()
+        if slot is None:
+            self._warn(f"all {self._slots} slots of {self._memory.size:,} bytes are taken")
+            return _PIPE
         fill(self._memory[slot], parts)
         return slot
 
@@ -190,28 +201,6 @@ class Sender:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
-
-    def _slot(self, size: int) -> int | None:
-        """Return a free slot, in new memory if it has to be larger; None if none is free."""
-        if not self._slots:
-            return None
-        if self._memory is None or size > self._memory.size or self._memory.is_retired:
-            size = max(size, self._memory.size if self._memory is not None else 0)
-            size = 1 << (max(size, PAGESIZE) - 1).bit_length()  # untouched pages cost nothing
-            try:
-                file, memory = allocate(size, self._slots)
-            except OSError as error:
-                self._warn(f"can't allocate {self._slots} slots of {size:,} bytes: {error}")
-                self._slots = 0
-                return None
-            self._put(_MEMORY, size, self._slots, file=file)
-            if self._memory is not None:
-                self._memory.close()
-            self._memory = memory
-        slot = self._memory.take()
-        if slot is None:
-            self._warn(f"all {self._slots} slots of {self._memory.size:,} bytes are taken")
-        return slot
 
     def _warn(self, text: str) -> None:
         if not self._warned:

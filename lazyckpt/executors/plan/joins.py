@@ -28,18 +28,10 @@ def with_machines(call: Call, machines: Iterable[Machine[Any] | None]) -> Call:
 
 def draws(call: Call) -> bool:
     """Return whether a stage joins pipelines by its own choices, whatever their items are."""
-    return _chooses(call) and not any(_is_looked_at(call, each) for each in call.chains)
-
-
-def _chooses(call: Call) -> bool:
-    """Return whether a stage joins pipelines by its own choices."""
-    is_joining = call.combinator.is_source and bool(call.chains)
-    return is_joining and call.build(None).choices is not None
-
-
-def _is_looked_at(call: Call, chain: Chain) -> bool:
-    """Return whether a pipeline's items decide which items of the others are used."""
-    return any(call.arguments[name] is chain for name in call.functions)
+    if not (call.combinator.is_source and call.chains) or call.build(None).choices is None:
+        return False
+    functions = [call.arguments[name] for name in call.functions]
+    return not any(each is fn for each in call.chains for fn in functions)
 
 
 def is_blind(call: Call) -> bool:

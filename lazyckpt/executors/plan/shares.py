@@ -70,10 +70,6 @@ class Joined:
         self._count = 0  # pipelines that have prefetchers; 0 if not counted yet
         self._choices: _Choices | None = None
 
-    def part(self, number: int) -> Share:
-        """Return the share of one of the pipelines."""
-        return Share(self, number)
-
     def follow(self, machine: Machine[Any], plain: Machine[Any]) -> Machine[Any]:
         """Return the joining machine; its choices decide the shares of the pipelines.
 

@@ -9,9 +9,9 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.call import Call
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Position
 from lazyckpt.core.iterators import remaining
-from lazyckpt.core.machine import Machine
+from lazyckpt.core.machine import Machine, machines
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import (
     MappedItems,
@@ -312,11 +312,6 @@ def _after(skip: Skip, start: Position) -> Callable[[int], Position]:
 
 def _upstream_position(calls: tuple[Call, ...], position: Position) -> Position:
     """Return the upstream position inside a position of pointwise stages."""
-    found: list[Position] = []
-
-    def flow(before: Position) -> Flow[Any]:
-        found.append(before)
-        return Flow(iter(()), lambda: before)
-
-    build_machine(calls, items_machine([], 0)._replace(flow=flow)).flow(position)
-    return found[0]
+    for machine in machines(build_machine(calls, items_machine([], 0)))[1:]:
+        position = position[0] if machine.owns else position
+    return position

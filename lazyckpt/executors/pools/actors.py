@@ -13,7 +13,6 @@ from typing import Any
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.ipc.serialization import (
     Message,
-    OutcomeMessage,
     SerializedMessage,
     serialize_handlers,
 )
@@ -35,13 +34,13 @@ class ActorWorker:
         except BaseException as error:
             self._start_failure = Outcome([], as_failure(error, ()))
 
-    def work(self, handler: int, payload: Message | SerializedMessage) -> OutcomeMessage:
+    def work(self, handler: int, payload: Message | SerializedMessage) -> Message:
         try:
             received = payload.open()
             seed_torch()
         except BaseException as error:
-            return OutcomeMessage(Outcome([], as_failure(error, ())))
-        return OutcomeMessage(self._start_failure or self._handlers[handler](received))
+            return Message(Outcome([], as_failure(error, ())))
+        return Message(self._start_failure or self._handlers[handler](received))
 
 
 class ActorPool(FuturesPool):

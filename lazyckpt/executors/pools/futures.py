@@ -14,9 +14,7 @@ from typing import Any
 from lazyckpt.errors import PipelineError, WorkerDied
 from lazyckpt.executors.ipc.serialization import (
     Message,
-    OutcomeMessage,
     SerializedMessage,
-    TaskMessage,
     opened,
     serialize_handlers,
     this_process,
@@ -73,8 +71,8 @@ def run_task(task: RemoteTask) -> Message:
         payload = task.payload.open()
         _seed(task.consumer)
     except BaseException as error:
-        return OutcomeMessage(Outcome([], as_failure(error, ())))
-    return OutcomeMessage(handlers[task.handler](payload))
+        return Message(Outcome([], as_failure(error, ())))
+    return Message(handlers[task.handler](payload))
 
 
 def _seed(consumer: str) -> None:
@@ -108,7 +106,7 @@ class Job:
 
     def __init__(self, handler: int, payload: Any) -> None:
         self.handler = handler
-        self.payload = TaskMessage(payload)
+        self.payload = Message(payload)
         self.future: Future[Any] = Future()
         self.worker: Any = None
         self.tries = 0
@@ -174,9 +172,6 @@ class FuturesPool(QueuedPool):
     def __str__(self) -> str:
         return f"a {type(self._executor).__name__}"
 
-    def _start(self) -> None:
-        """Do nothing: the executor runs already."""
-
     def _end(self, *, waits: bool = True) -> None:
         super()._end()
         self.handlers = without_flows(self.handlers)
@@ -216,10 +211,6 @@ class FuturesPool(QueuedPool):
             job.worker, job.tries = content, job.tries + 1
             self._send(pending)
 
-    def _break(self) -> None:
-        """Handle an executor that has failed to do a task."""
-        self._end()
-
     def _failed(self, pending: PendingTask, error: BaseException) -> Outcome:
         """Return the outcome of a task that the executor has failed to do."""
         payload: Message = pending.handle.payload
@@ -234,7 +225,7 @@ class FuturesPool(QueuedPool):
             # A broken pool fails all its futures; a cancelled one would make that raise.
             self.pending_tasks.clear()
         self.losses += 1
-        self._break()
+        self._end()
         died = WorkerDied(f"{self} has failed: {type(error).__name__}: {error}")
         died.__cause__ = error
         return Outcome([], Failure(died, ""))

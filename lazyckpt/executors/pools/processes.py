@@ -69,8 +69,7 @@ def _forget_all() -> None:
     unreaped.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def stop_at_exit() -> None:

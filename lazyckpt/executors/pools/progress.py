@@ -23,7 +23,7 @@ def shared_cells(workers: int) -> IO[bytes]:
 class Progress:
     """The progress of one worker.
 
-    It has the number of the current task, the number of items computed, the watched call in
+    It has the number of the current task, from 1, the number of items computed, the watched call in
     progress, a counter that shows that the worker is alive while it computes no items, whether it
     has started, and whether its consumer has let it go.
     """
@@ -37,7 +37,7 @@ class Progress:
 
     def begin(self, number: int) -> CountedItems:
         """Begin a task; return the list for its items."""
-        self._cells[1], self._cells[2], self._cells[0] = 0, 0, number
+        self._cells[1], self._cells[2], self._cells[0] = 0, 0, number + 1
         return CountedItems(self._cells[1:2], self._cells[2:3])
 
     def say_alive(self) -> None:
@@ -62,10 +62,6 @@ class Progress:
         """Return values that change whenever the worker makes progress."""
         return tuple(self._cells)
 
-    def end(self) -> None:
-        """Reset: no task is in progress, and none has begun."""
-        self._cells[0], self._cells[3], self._cells[4], self._cells[5] = -1, 0, 0, 0
-
     def let_go(self) -> None:
         """Tell the worker that the pipe ends because its consumer needs it no longer."""
         self._cells[5] = 1
@@ -77,11 +73,11 @@ class Progress:
 
     def made(self, number: int) -> int | None:
         """Return how many items of a task are computed; None if it isn't in progress."""
-        return self._cells[1] if self._cells[0] == number else None
+        return self._cells[1] if self._cells[0] == number + 1 else None
 
     def called(self, number: int) -> int | None:
         """Return the watched call of a task that is in progress, if there is one."""
-        return self._cells[2] or None if self._cells[0] == number else None
+        return self._cells[2] or None if self._cells[0] == number + 1 else None
 
 
 class Patience:

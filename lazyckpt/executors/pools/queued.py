@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from contextlib import suppress
 from math import inf
 from queue import Empty
@@ -68,7 +67,7 @@ class QueuedPool(WorkerPool):
             if any(pool.is_awaited or pool.is_joining for pool in self._drives):
                 left = patience
             if left <= 0:
-                pending.made = self._made(pending)
+                pending.made = len(pending.items)
                 self.losses += 1
                 self._end(waits=bool(self._drives))  # driven pools end with this one
                 raise WorkerTimeout(f"no item within {self._timeout} s, from {self}")
@@ -88,7 +87,6 @@ class QueuedPool(WorkerPool):
             self._end()
             raise TaskLost
 
-    @abstractmethod
     def _start(self) -> None:
         """Start the workers, if they aren't running."""
 
@@ -104,7 +102,3 @@ class QueuedPool(WorkerPool):
 
     def _let_begin(self, pending: PendingTask) -> None:
         """Begin a task that a thread waits for, if it was held back."""
-
-    def _made(self, pending: PendingTask) -> int | None:
-        """Return how many items of a task are computed, if known."""
-        return None

@@ -116,8 +116,7 @@ def _forget() -> None:
     _hanging.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget)
 
 
 def ensure_server() -> None:

@@ -95,9 +95,6 @@ class ThreadPool(QueuedPool):
             if held is pending:
                 self._release(place)
 
-    def _made(self, pending: PendingTask) -> int:
-        return len(pending.items)
-
     def _end(self, *, waits: bool = True) -> None:
         self._crew = None
         super()._end()

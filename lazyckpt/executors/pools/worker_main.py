@@ -133,7 +133,7 @@ def serve(
     done, this = 0, os.getpid()
     note_own(progress, consumer_id)
     progress.say_alive()  # so that a slow start doesn't count towards an item's timeout
-    while (task := _next_task(receiver)) is not None:
+    while not progress.is_let_go and (task := _next_task(receiver)) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
@@ -192,12 +192,11 @@ def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
     send_outcome(outcome, worker, lambda found: sender.send((*found,), number), Unwritable)
 
 
-def _end_with(consumer: Any, parent: int, pipe: int, handlers: Sequence[Handler]) -> None:
+def _end_with(consumer: int, parent: int, pipe: int, handlers: Sequence[Handler]) -> None:
     """End this process when its consumer or parent ends, even in the middle of a long call.
 
     Once the consumer lets it go, tell the handlers, which may wait for other processes.
     """
-    consumer = consumer if isinstance(consumer, int) else consumer.fileno()
     poller = select.poll()
     poller.register(consumer, select.POLLIN)
     poller.register(pipe, 0)  # that it has hung up is always reported

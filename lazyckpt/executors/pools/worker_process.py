@@ -41,7 +41,6 @@ class WorkerProcess:
     def __init__(self, pipe: socket.socket, settings: WorkerSettings, progress: Progress) -> None:
         self.process: Any = None
         self.progress = progress
-        progress.end()
         pipe.setblocking(False)
         self.pipe = pipe
         self.sender = Sender(pipe, slots=settings.slots, shared=settings.shared_memory)
@@ -178,9 +177,6 @@ def kill_all(processes: Iterable[Any]) -> None:
 @contextmanager
 def without_interrupts() -> Iterator[None]:
     """Return a context in which Ctrl-C is blocked. Workers inherit that, as it isn't for them."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:  # the next line raises a Ctrl-C that came before, and blocks later ones
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

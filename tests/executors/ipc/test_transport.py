@@ -139,14 +139,13 @@ def has_data_beside_its_pickle(item: Any) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         sender = Sender(theirs, slots=2)
-        size = sender.send(item)  # more than a pipe holds: in it, this would not end
+        sender.send(item)  # more than a pipe holds: in it, this would not end
         ours.setblocking(False)
         came = 0
         with suppress(BlockingIOError):
             while True:
                 came += len(ours.recv(1 << 16))
         assert came < 500
-        assert size > item.nbytes
         sender.close()
 
 
