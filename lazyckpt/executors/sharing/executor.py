@@ -140,10 +140,15 @@ def check_dealt(chain: Chain, name: str, other: str) -> None:
         stage = chain.partings[-1][0]
         skips = leaves_out(stage)
         shown = f"items are skipped before {stage_behind(stage)}" if skips else repr(stage)
-        what = "what may fail, and a filter or packing after it," if skips else "it"
+        remedy = "put it before shard"
+        if skips:
+            remedy = "put what may fail (a map, a collate), and a filter or packing after it, "
+            remedy += "before shard"
+        elif stage.combinator.is_source:
+            remedy = f"run it with {other}"
         raise PipelineError(
             f"{name}: ranks have positions of their own after {shown}, as the states of "
-            f"{parting} and of others differ; put {what} before shard"
+            f"{parting} and of others differ; {remedy}"
         )
     for call, machine in zip(chain.calls, chain.machines, strict=True):
         is_stream = machine.upstream is not None and machine.upstream.skip is None

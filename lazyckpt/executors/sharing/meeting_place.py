@@ -175,7 +175,7 @@ class MeetingPlace:
         text = (
             f"shared: within {self._timeout:g} s {_ranks(missing)} did not come to where "
             f"{_ranks(there)} {_are(there)}: all ranks open the same pipelines, and begin anew "
-            "together"
+            "together; pass a larger timeout if a rank compiles or saves for longer before that"
         )
         if known := sorted(elsewhere & {*missing}):
             text += f" ({_ranks(known)} {_are(known)} at another pipeline or position)"
@@ -186,11 +186,16 @@ def _differing(one: _Gathering, other: _Gathering) -> str:
     """Return the differences of two gatherings as a sentence."""
     told, others = one.told, other.told
     names = [name for name in {**told, **others} if told.get(name) != others.get(name)]
+    if "on_error" in names:
+        names = ["on_error"]  # stages differ as a consequence
     shown = "; ".join(
         f"{name}: {told.get(name, 'nothing')} and {others.get(name, 'nothing')}"
         for name in names[:3]
     )
-    remedy = "make settings and data equal, and the functions before shard with their bound values"
+    remedy = (
+        "make settings and data equal, and the functions before shard with their bound values, and "
+        "begin runs in the same order on all ranks"
+    )
     if names == ["position"]:
         remedy = "begin on all ranks from one state"
     ranks = f"ranks {min(one.ranks)} and {min(other.ranks)}"

@@ -14,6 +14,7 @@ from weakref import WeakSet
 from lazyckpt.core.call import Chain
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import RankMissing, WorkerDied, WorkerTimeout
+from lazyckpt.executors.ipc.serialization import this_process
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
@@ -25,7 +26,7 @@ from lazyckpt.executors.sharing.link import Link, Meeting, Reach
 from lazyckpt.executors.sharing.outcomes import Loss, key_of, outcome_of, packed
 from lazyckpt.executors.sharing.payloads import Payloads, has_left
 from lazyckpt.executors.sharing.turns import Turns, handed_on_by, number_of, wish_of
-from lazyckpt.failures.notes import Failure
+from lazyckpt.failures.notes import Failure, add_note
 
 T = TypeVar("T")
 _PATIENCE = 1.0  # seconds that stopping waits for what is being made
@@ -41,7 +42,7 @@ class _Job(NamedTuple):
         handler: The number of its handler.
         payload: The task as the handler takes it.
         size: The number of its items.
-        careful: That of `WorkerPool.submit`.
+        careful: See `WorkerPool.submit`.
         pending: The pending task of this rank that waits for it.
         link: The link of the opening that it belongs to.
     """
@@ -472,4 +473,6 @@ def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:
     try:
         return pool.result(pending)
     except (WorkerDied, WorkerTimeout) as error:
+        if job.link is not None:  # others raise it too
+            add_note(error, f"lazyckpt: a worker of rank {job.link.rank}, of {this_process()}")
         return Loss(Failure(error, ""), pending.made, pending.called, pending.lost)

@@ -101,8 +101,11 @@ def shared(
             message of their own.
         timeout: Seconds to wait for ranks that don't come, and for an awaited rank that sends
             nothing; at least 2. It starts when a different rank needs an item, and readers are up
-            to 64 MiB ahead. It doesn't limit the time a rank trains, compiles or saves. Rank 0,
-            where ranks meet, has 10 seconds more to say which ranks don't come.
+            to 64 MiB ahead. It doesn't limit the time a rank trains, compiles or saves between two
+            items. But before the first item of a run, and of each epoch of a finite pipeline, ranks
+            wait for each other no longer than this. So if a rank saves for longer between epochs,
+            pass more, or use `repeat()` and the loader's `epoch_size`. Rank 0, where ranks meet,
+            has 10 seconds more to say which ranks don't come.
 
     Returns:
         An executor, for the ranks of the group only.

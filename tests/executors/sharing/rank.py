@@ -70,7 +70,8 @@ def main(
                     os.kill(os.getpid(), getattr(signal, end))
                 time.sleep(pace if step else max(pace, busy))
     except Exception as error:
-        print(json.dumps([type(error).__name__, str(error), time.time()]), flush=True)
+        text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        print(json.dumps([type(error).__name__, text, time.time()]), flush=True)
 
 
 if __name__ == "__main__":

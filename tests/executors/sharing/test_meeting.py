@@ -42,7 +42,7 @@ def refused(executor: Callable[[SocketMeeting], Any]) -> list[str]:
 
 UNLIKE: dict[str, tuple[list[Any], list[str]]] = {
     "count": ([1_000, 1_001], ['{"length":1000}', '{"length":1001}']),
-    "on_error": (["raise", "skip"], ["on_error: "]),
+    "on_error": (["raise", "skip"], ["on_error: raise and skip; make"]),
     "chunk_size": ([4, 8], ["chunk_size: ", "make settings and data equal"]),
     "step": ([0, 3], ["position: ", "begin on all ranks from one state"]),
 }

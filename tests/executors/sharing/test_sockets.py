@@ -227,6 +227,7 @@ def test_a_worker_that_dies_does_so_for_all_ranks(nodes: Nodes) -> None:
     for rank, (*items, (kind, text, _)) in enumerate(killing("raise", nodes)):
         assert kind == "WorkerDied"
         assert "SIGKILL" in text
+        assert "lazyckpt: a worker of rank " in text
         with lz.run(pipeline(2, rank, kills=KILLER), executor=lz.processes(2)) as run:
             found: list[Any] = []
             with pytest.raises(WorkerDied):
