@@ -64,6 +64,12 @@ def _unsized(x: Any) -> int:
     raise TypeError("'int' has no len")
 
 
+def test_the_sort_is_stable_and_no_key_is_no_sort() -> None:
+    words = ["bb", "a", "cc", "ddd", "b"]
+    assert list(words | bucketed(3, key=len)) == [["ddd", "bb", "cc"], ["a", "b"]]
+    assert list(words | bucketed(3, key=None)) == [words[:3], words[3:]]
+
+
 @pytest.mark.parametrize("marks", [[False, None, 0], [None, False, ""], [(), [], np.zeros(1)]])
 def test_any_value_may_be_a_boundary(marks: list[Any]) -> None:
     items = [(n, mark) for mark in marks for n in range(2)]

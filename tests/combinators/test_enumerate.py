@@ -30,6 +30,18 @@ def test_random_draws_are_uniform_and_differ_by_item_epoch_and_seed() -> None:
     assert np.abs(np.corrcoef(series) - np.eye(5)).max() < 5 / n**0.5
 
 
+def test_a_half_used_draw_does_not_reach_the_next_item() -> None:
+    """A 32-bit draw leaves its other half in the bit generator."""
+    halves = lz.source([1, 0, 1, 0]) | lz.random_map(
+        lambda rng, odd: [int(v) for v in rng.integers(2**32, size=1 + odd, dtype=np.uint32)],
+        seed=0,
+    )
+    whole = lz.source([1, 1, 1, 1]) | lz.random_map(
+        lambda rng, odd: [int(v) for v in rng.integers(2**32, size=2, dtype=np.uint32)], seed=0
+    )
+    assert [item[0] for item in halves] == [item[0] for item in whole]
+
+
 def test_random_maps_within_one_another_have_their_own_generators() -> None:
     inner = lz.source(range(3)) | lz.random_map(noise, seed=0)
     alone = list(inner)

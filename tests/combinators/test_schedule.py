@@ -280,3 +280,8 @@ def test_lengths_of_a_named_function(pack: Any) -> None:
     for bad in (0, 2.0, None, True, [2]):
         with pytest.raises(lz.PipelineError, match=r"length\(0\) must be an int >= 1, got"):
             rows(lambda n, bad=bad: bad)
+
+
+def test_what_a_named_function_returns_is_checked() -> None:
+    with pytest.raises(lz.PipelineError, match=r"weights\(0\) must be .*weight 1 is -1"):
+        next(iter(mixed(lz.schedule(lambda n: [1, -1], name="v1"))))

@@ -213,6 +213,13 @@ def test_a_zip_is_not_shifted() -> None:
         next(run)
 
 
+def test_bad_policy() -> None:
+    with pytest.raises(
+        lz.ArgumentError, match="on_error must be 'raise' or 'skip', got on_error='"
+    ):
+        lz.run(NUMBERS, on_error="ignore")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("executor", [None, lz.threads(2)])
 def test_what_wants_random_access_behind_what_may_fail_is_told_why(executor: Any) -> None:
     pipeline = lz.source(["1", "b"]) | lz.map(int) | lz.batch(1) | lz.shuffle(seed=0)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.failures.skip_log import SkipLog
 from lazyckpt.failures.skipping import skipping
-from lazyckpt.failures.watching import Watch, name_of, watched
+from lazyckpt.failures.watching import Watch, guarded_in, leave_out, name_of, watched
 
 ERROR = lz.WorkerDied("worker killed by SIGKILL")
 
@@ -20,6 +25,40 @@ def cell() -> memoryview:
 
 def made(chain: Any) -> list[Any]:
     return [*chain.machine.flow(chain.machine.init(0))]
+
+
+def expand(item: int) -> Iterator[int]:
+    yield from range(item)
+
+
+def small(item: int) -> bool:
+    return item < 9
+
+
+PIPELINE = lz.concat(
+    lz.source(range(6)) | lz.map(abs) | lz.filter(small),
+    lz.source(range(4)) | lz.flat_map(expand),
+)
+
+
+def test_calls_are_numbered_while_they_are_under_way() -> None:
+    place, seen = cell(), []
+    watch = Watch(place, {2: ERROR})
+
+    def outer(x: int) -> int:
+        seen.append(place[0])
+        found: int = watch.call((), abs, x)
+        seen.append(place[0])
+        return found
+
+    with pytest.raises(lz.WorkerDied):
+        watch.call((), outer, -1)
+    assert (seen, place[0]) == ([1], 0)
+    assert watch.call((), outer, -1) == 1
+    assert (seen, place[0]) == ([1, 3, 3], 0)
+    watch.is_over = True
+    watch.call((), outer, -1)
+    assert seen[3:] == [0, 0]
 
 
 def test_a_process_that_is_forked_meanwhile_counts_nothing() -> None:
@@ -49,3 +88,15 @@ def test_what_cannot_be_pickled_has_no_name() -> None:
     cyclic: list[Any] = []
     cyclic.append(cyclic)
     assert name_of((0, cyclic)) is name_of((0, lambda: 0)) is None
+
+
+@given(st.sets(st.integers(1, 40), max_size=4))
+def test_what_was_left_out_once_is_left_out_without_a_call(numbers: set[int]) -> None:
+    chain = skipping(PIPELINE, SkipLog())
+    watch = Watch(cell(), dict.fromkeys(numbers, ERROR))
+    with watched(chain.calls, watch):
+        found = made(chain)
+    leave_out(guarded_in(chain.calls), watch.lost)
+    assert made(chain) == found
+    leave_out(guarded_in(chain.calls), {})
+    assert made(chain) == made(skipping(PIPELINE, SkipLog()))

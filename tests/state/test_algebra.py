@@ -127,6 +127,12 @@ def test_a_difference_reads_well() -> None:
     assert eval(repr(back), {"Difference": lz.types.Difference, "Move": lz.types.Move}) == back
 
 
+def test_states_of_two_pipelines_have_no_difference() -> None:
+    one, other = (lz.init(DATA | lz.shuffle(seed=n)) for n in (1, 2))
+    with pytest.raises(lz.StateMismatch, match=r"shuffle\(seed=1\) -> shuffle\(seed=2\)"):
+        lz.diff(one, other)
+
+
 def test_an_epoch_is_a_small_number_whatever_is_repeated() -> None:
     numbers = lz.source(range(3))
     once = numbers | lz.repeat() | lz.take(5)

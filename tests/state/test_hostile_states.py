@@ -370,6 +370,13 @@ def test_any_arguments_of_stages(found: list[Any]) -> None:
     assert len(refusal(lambda: lz.rebase(text, pipeline))) < 5000
 
 
+def test_an_error_shows_no_control_codes() -> None:
+    text = signed(EMPTY, stages=[["source\x1b[2J\n", {}, [0, 0]]])
+    with pytest.raises(lz.StateMismatch) as caught:
+        lz.run(lz.source([]), text)
+    assert "\x1b" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("unit", "times"),
     [(2**1000, 200), (2**1000, 300), ("x", 1 << 24), ("x", 1 << 23)],

@@ -10,6 +10,7 @@ import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.core.checks import positive
 from lazyckpt.machines import Machine
+from lazyckpt.state.codec import layers
 
 LONG = "x" * 30
 
@@ -41,6 +42,13 @@ def test_long_arguments_are_digests_and_short_ones_are_not() -> None:
     assert str(stages["bucket_by_boundaries"]["boundaries"]).startswith("#")
     with pytest.raises(lz.StateMismatch, match=r"shuffle\(seed=0\) -> shuffle\(seed=1\)"):
         lz.run(long_pipeline(1), lz.init(long_pipeline(0)))
+
+
+def test_a_stage_in_each_pipeline_has_a_number_of_its_own() -> None:
+    parts = [lz.source(range(n)) | lz.shuffle(seed=n) for n in (3, 4)]
+    state = lz.init(lz.zip(*parts) | lz.take(2))
+    found = [layer.stage for layer in layers(state.stages, state.position)]
+    assert found == ["1", "1[0].1", "1[0].2", "1[1].1", "1[1].2", "2"]
 
 
 def test_a_pipeline_that_is_not_open_has_no_place() -> None:

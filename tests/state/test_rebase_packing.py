@@ -75,6 +75,15 @@ def test_each_sequence_comes_once_whatever_changes(
     assert sorted(parts(rows)) == [each for each in enumerate(sizes, 1) if each[1]]
 
 
+@given(sequences, st.sampled_from([*PACKS]), changing, st.integers(1, 4))
+def test_rows_have_the_length_that_the_schedule_says(
+    sizes: list[int], name: str, lengths: Any, num_bins: int
+) -> None:
+    rows = list(built(sizes, name, lengths, num_bins))
+    assert [len(row["tokens"]) for row in rows] == [lengths(n) for n in range(len(rows))]
+    assert sorted(parts(rows)) == [each for each in enumerate(sizes, 1) if each[1]]
+
+
 @given(sequences, st.sampled_from([*PACKS]), changing, changing | fixed, st.integers(0, 6))
 def test_a_schedule_may_become_another_or_a_number(
     sizes: list[int], name: str, one: Any, other: Any, cut: int

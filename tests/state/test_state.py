@@ -70,6 +70,12 @@ def test_a_place_is_written_as_it_is_encoded(place: Any) -> None:
     assert written(place) == dumps(encode(place))
 
 
+def test_items_and_epoch() -> None:
+    pipeline = lz.source(range(3)) | lz.repeat() | lz.batch(2)
+    found = [(state.items, state.epoch) for _, state in islice(lz.run(pipeline).with_state(), 4)]
+    assert found == [(1, 0), (2, 1), (3, 1), (4, 2)]
+
+
 def test_json_is_plain() -> None:
     assert TEXT.isascii()
     assert "\n" not in TEXT

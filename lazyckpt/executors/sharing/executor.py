@@ -140,11 +140,9 @@ def check_dealt(chain: Chain, name: str, other: str) -> None:
         stage = chain.partings[-1][0]
         skips = leaves_out(stage)
         shown = f"items are skipped before {stage_behind(stage)}" if skips else repr(stage)
-        remedy = "put it before shard"
-        if skips:
-            remedy = "put what may fail (a map, a collate), and a filter or packing after it, "
-            remedy += "before shard"
-        elif stage.combinator.is_source:
+        failing = "what may fail (a map, a collate), and a filter or packing after it,"
+        remedy = f"put {failing if skips else 'it'} before shard"
+        if stage.combinator.is_source:
             remedy = f"run it with {other}"
         raise PipelineError(
             f"{name}: ranks have positions of their own after {shown}, as the states of "

@@ -474,5 +474,7 @@ def _outcome_of(pool: WorkerPool, job: _Job) -> Outcome | Loss:
         return pool.result(pending)
     except (WorkerDied, WorkerTimeout) as error:
         if job.link is not None:  # others raise it too
-            add_note(error, f"lazyckpt: a worker of rank {job.link.rank}, of {this_process()}")
+            add_note(
+                error, f"lazyckpt: a worker of rank {job.link.rank}, started by {this_process()}"
+            )
         return Loss(Failure(error, ""), pending.made, pending.called, pending.lost)

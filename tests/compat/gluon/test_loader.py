@@ -23,6 +23,7 @@ from tests.compat.gluon.cases import (
     WORKERS,
     Seeded,
     indices,
+    joined,
     loader,
     model,
     orders_of,
@@ -54,6 +55,21 @@ def test_gl1_what_is_wrong_or_does_not_go_together_is_refused() -> None:
 def test_gl1_arguments_come_in_the_original_order() -> None:
     made = ShardedDataLoader(TENS[:4], 3, False, None, "keep", None, list, 0, False, None, False)
     assert list(made) == [[0, 10, 20], [30]]
+
+
+def test_gl2_without_shuffle_the_order_is_that_of_the_data() -> None:
+    made = loader(7, 3)
+    assert [list(made) for _ in range(2)] == [[[0, 10, 20], [30, 40, 50], [60]]] * 2
+
+
+@given(st.integers(0, 40), st.integers(1, 9), st.integers(0, 5))
+def test_gl2_with_shuffle_each_epoch_has_another_order(size: int, batch: int, seed: int) -> None:
+    made = loader(size, batch, shuffle=True, seed=seed)
+    epochs = [joined(map(indices, made)) for _ in range(3)]
+    assert all(sorted(order) == list(range(size)) for order in epochs)
+    assert size < 8 or len({tuple(order) for order in epochs}) == 3
+    again = loader(size, batch, shuffle=True, seed=seed)
+    assert [joined(map(indices, again)) for _ in range(3)] == epochs
 
 
 @given(

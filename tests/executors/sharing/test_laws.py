@@ -428,7 +428,7 @@ def test_what_can_not_be_shared_is_refused() -> None:
     with pytest.raises(PipelineError, match="positions of their own after filter"):
         lz.run(drifting, executor=executor)
     failing = dealt(packed(), 2, 0) | lz.map(len) | lz.batch(2)
-    with pytest.raises(PipelineError, match=r"skipped before batch\(2\), .*; put what may fail"):
+    with pytest.raises(PipelineError, match=r"before batch\(2\), .*fail \(a map, a collate\), and"):
         lz.run(failing, on_error="skip", executor=executor)
     lanes = lz.lanes([lz.source([1]), lz.source([2])], num_shards=2, index=0)
     with pytest.raises(PipelineError, match=r"after lanes\(.* differ; run it with threads\("):

@@ -79,6 +79,7 @@ def test_pipelines_that_ranks_open_in_unlike_orders_are_refused() -> None:
 
     for text in refused(work):
         assert "ranks 0 and 1 differ" in text or "ranks 1 and 0 differ" in text
+        assert "begin runs in the same order" in text
 
 
 def joined(port: int, size: int, nodes: tuple[tuple[int, ...], ...] = ()) -> list[Any]:
@@ -234,6 +235,7 @@ def test_only_a_rank_that_does_not_come_is_named() -> None:
         for error in on_ranks(2, work):
             assert isinstance(error, RankMissing)
             assert "rank 2 did not come to where ranks 0, 1 are" in str(error)
+            assert "pass a larger timeout if a rank" in str(error)
             assert error.ranks == (2,)
 
 
