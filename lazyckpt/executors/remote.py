@@ -147,7 +147,8 @@ def ray(
         timeout: Seconds to wait for an item before raising `WorkerTimeout`, including the
             start of actors, for which Ray may have no room. With `shared`, also the seconds to
             wait for ranks that don't come, and for an awaited rank that sends nothing, but at
-            least 2; None then waits 60 seconds for these.
+            least 2; None then waits 60 seconds for these. A rank that saves for longer than this
+            before the first item of a run, or between epochs of a finite pipeline, is missing.
         shared: A name for this training run, the same on all its ranks and used by no other
             run.
         chunk_size: With `shared`, the number of items, or of files that are read, per task.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from _thread import start_new_thread
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, Protocol
 
@@ -41,12 +41,11 @@ class Session:
         prefetching: The items being computed; None until a flow is open.
         meets: Whether its flows begin on several ranks together. Then `stop` keeps no items that
             are ready, as their number differs between ranks.
-        agree: Called with the position before the first item, until it succeeds; None if no rank
-            has to agree.
+        wrap: Function from the chunks of a flow, and its position, to chunks in their place.
     """
 
     meets = False
-    agree: Callable[[Position], None] | None = None
+    wrap: Callable[[Chunks[Any], Position], Chunks[Any]] | None = None
 
     def __init__(
         self,
@@ -78,8 +77,8 @@ class Session:
         self._machine.flow(position)  # checks the position
         self.prefetching = self._prefetch_from(position)
         flow = self.prefetching.flow()
-        if self.agree is not None and flow.chunks is not None:
-            flow.chunks = chunks = _AgreedChunks(self, flow.chunks, position)
+        if self.wrap is not None and flow.chunks is not None:
+            flow.chunks = chunks = self.wrap(flow.chunks, position)
             flow.pull = chain.from_iterable(iter(chunks.next_chunk, None))
         return flow
 
@@ -129,20 +128,6 @@ class Session:
         self._end.detach()
         if self.prefetching is not None:
             self.prefetching.suspend()
-
-
-class _AgreedChunks:
-    """The chunks of items computed ahead, once a session agrees on their position."""
-
-    def __init__(self, session: Session, chunks: Chunks[Any], position: Position) -> None:
-        self._session, self._chunks, self._position = session, chunks, position
-        self.end_chunk, self.close = chunks.end_chunk, chunks.close
-
-    def next_chunk(self) -> Iterator[Any] | None:
-        if (agree := self._session.agree) is not None:
-            agree(self._position)
-            self._session.agree = None
-        return self._chunks.next_chunk()
 
 
 def _stop(pools: list[WorkerPool], owner: int) -> None:

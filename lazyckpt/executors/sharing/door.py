@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any
+from weakref import finalize
 
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.sharing.wire import ours, prove, read_json
@@ -96,6 +98,12 @@ class Countdown:
             self._left -= now - self._seen
         self._seen = now
         return max(0.0, self._left)
+
+
+def close_with(owner: object, close: Callable[[], None]) -> None:
+    """Close something once an object is gone."""
+    # In a thread, as a signal that came while Python code runs in a finalizer would be lost.
+    finalize(owner, start_new_thread, close, ()).atexit = False
 
 
 def hang_up(sock: socket.socket) -> None:

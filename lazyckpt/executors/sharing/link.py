@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from lazyckpt.executors.sharing.presence import Presence
 
 Receive: TypeAlias = Callable[[int, memoryview], None]
 """Takes a message in, with the rank it came from. Called in the link's own thread."""
@@ -108,6 +111,7 @@ class Meeting(Protocol):
         rank: The number of this rank.
         nodes: The ranks of each node, if one rank per node reads.
         role: The role of this rank.
+        presence: The answers to ranks that wait for this one; None if it gives none.
     """
 
     @property
@@ -118,6 +122,9 @@ class Meeting(Protocol):
 
     @property
     def role(self) -> Role: ...
+
+    @property
+    def presence(self) -> Presence | None: ...
 
     def join(self, told: Mapping[str, Any], reach: Reach, look: Callable[[], None]) -> Link:
         """Wait until all ranks have joined with equal settings, and return this rank's link.

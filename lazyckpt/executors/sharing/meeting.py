@@ -12,10 +12,11 @@ from lazyckpt.errors import PipelineError, RankMissing
 from lazyckpt.executors.sharing.door import Countdown, Door, begin, hang_up
 from lazyckpt.executors.sharing.link import SHARDS, Nodes, Reach, Role, role_of
 from lazyckpt.executors.sharing.mesh import BEAT, Mesh
-from lazyckpt.executors.sharing.wire import ours, prove, read_json, send_json
+from lazyckpt.executors.sharing.presence import Presence
+from lazyckpt.executors.sharing.wire import WAIT, ours, prove, read_exactly, read_json, send_json
 
 _TICK = 0.25  # seconds between two looks whether this rank still wants to join
-_LATE = 10.0  # seconds more for the answer to a rank that has waited for too long
+LATE = 10.0  # seconds more for the answer to a rank that has waited for too long
 _GOODBYE = 2.0  # seconds to connect nevertheless, to say that this rank leaves
 
 
@@ -30,6 +31,7 @@ class SocketMeeting(NamedTuple):
         size: The number of ranks.
         timeout: Seconds to wait for all ranks.
         nodes: The ranks of each node, if one rank per node reads.
+        presence: The answers to ranks that wait for this one; None if it gives none.
     """
 
     host: str
@@ -39,6 +41,7 @@ class SocketMeeting(NamedTuple):
     size: int
     timeout: float
     nodes: Nodes = ()
+    presence: Presence | None = None
 
     @property
     def role(self) -> Role:
@@ -78,13 +81,14 @@ class _Joining:
         self._lost: dict[int, str] = {}  # peers that can't be reached, and why
         self._error: Exception | None = None
         self._is_over = False
+        self._left = Countdown(meeting.timeout + LATE)  # again and again, while the place is there
         begin(self._come)
 
     def wait(self, look: Callable[[], None]) -> Mesh:
         """Wait until this rank is connected to all of its peers."""
         rank, timeout, role = self._meeting.rank, self._meeting.timeout, self._meeting.role
         try:
-            self._wait_for(lambda: bool(self._answer), look, timeout + _LATE)
+            self._wait_for(lambda: bool(self._answer), look)
         except (ConnectionError, TimeoutError) as error:
             text = f"shared: rank 0, where ranks meet, has ended or can't be reached: {error}"
             raise RankMissing(text, [0]) from error
@@ -105,18 +109,16 @@ class _Joining:
         def is_known() -> bool:
             return len(self._peers) + len(self._lost) == len(peers)
 
-        with suppress(TimeoutError):  # early enough that connected peers don't miss this rank too
-            self._wait_for(is_known, look_late, timeout - BEAT)
+        self._left = Countdown(timeout - BEAT)  # so that connected peers don't miss this rank too
+        with suppress(TimeoutError):
+            self._wait_for(is_known, look_late)
         with self._changed:
             found, self._peers = self._peers, {}
             lost = {each: _unreached("timed out") for each in peers if each not in found}
         reach = Reach(*self._answer["reach"])
         return Mesh(rank, role.makers, reach, found, {**lost, **self._lost})
 
-    def _wait_for(
-        self, happens: Callable[[], bool], look: Callable[[], None], seconds: float
-    ) -> None:
-        countdown = Countdown(seconds)
+    def _wait_for(self, happens: Callable[[], bool], look: Callable[[], None]) -> None:
         while True:
             look()
             with self._changed:
@@ -125,7 +127,7 @@ class _Joining:
                     return
                 if self._error is not None:
                     raise self._error
-            if not countdown.left():
+            if not self._left.left():
                 raise TimeoutError("timed out")
 
     def end(self) -> None:
@@ -150,6 +152,8 @@ class _Joining:
             address = here, self._opened_door(here).port
             rank, size = self._meeting.rank, self._meeting.size
             send_json(place, {"rank": rank, "size": size, "address": address, **self._told})
+            while read_exactly(place, 1) == WAIT:
+                self._left = Countdown(self._meeting.timeout + LATE)
             answer = read_json(place)
             with self._changed:
                 self._answer = answer

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import socket
 import threading
-from _thread import start_new_thread
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
+from math import inf
+from time import monotonic
 from typing import Any, NamedTuple
-from weakref import finalize
 
 from lazyckpt.core.content import dumps
 from lazyckpt.executors.sharing.door import Countdown, Door
 from lazyckpt.executors.sharing.link import least
-from lazyckpt.executors.sharing.wire import send_json
+from lazyckpt.executors.sharing.presence import Present
+from lazyckpt.executors.sharing.wire import ANSWER, WAIT, send_json
 
 _SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
 _PARTING = 3.0  # seconds for a wait that was given up to end, once the same rank comes again
@@ -60,12 +63,22 @@ class _Gathering:
         size: The number of ranks that are to come.
         ranks: Those that are there, by number.
         answer: The final answer to all of these ranks.
+        began: When the first one came; after a warning that others are late, infinite.
+        looked: When it was last looked what the others do.
+        is_patient: Whether no time limit runs, as the others are busy.
     """
 
     def __init__(self, told: Mapping[str, Any], size: int) -> None:
         self.told, self.size = told, size
         self.ranks: dict[int, _Rank] = {}
         self.answer: dict[str, Any] | None = None
+        self.began = self.looked = monotonic()
+        self.is_patient = False
+
+    @property
+    def missing(self) -> list[int]:
+        """The ranks that aren't there."""
+        return [each for each in range(self.size) if each not in self.ranks]
 
     def let_go(self, numbers: Sequence[int]) -> None:
         """Wait no longer with those of some ranks that have hung up."""
@@ -86,23 +99,34 @@ class MeetingPlace:
         self._timeout = timeout
         self._changed = threading.Condition()
         self._gatherings: dict[str, _Gathering] = {}
+        self._present: dict[int, Present] = {}
         self._door = Door(host, secret, timeout, self._serve)
         self.port = self._door.port
-
-    def close_with(self, owner: object) -> None:
-        """Close once an object is gone."""
-        # In a thread, as a signal that came while Python code runs in a finalizer would be lost.
-        finalize(owner, start_new_thread, self.close, ()).atexit = False
 
     def close(self) -> None:
         """Stop listening, and tell waiting ranks."""
         self._door.close()
         with self._changed:
             self._end([*self._gatherings.values()], _GONE)
+            for each in self._present.values():
+                each.close()
 
     def _serve(self, caller: socket.socket, asked: Mapping[str, Any]) -> None:
+        if "present" in asked:
+            self._note(asked["present"], Present(caller))
+            return
         with caller:
-            send_json(caller, self._answer(caller, **asked))
+            answer = self._answer(caller, **asked)
+            caller.sendall(ANSWER)
+            send_json(caller, answer)
+
+    def _note(self, rank: int, present: Present) -> None:
+        with self._changed:
+            former = self._present.get(rank)
+            self._present[rank] = present
+            for each in (former, present if self._door.is_closed else None):
+                if each is not None:
+                    each.close()
 
     def _answer(
         self,
@@ -146,11 +170,41 @@ class MeetingPlace:
                     if not gathering.ranks:
                         self._end([gathering], _GONE)
                     return _GONE  # nobody reads it
-                self._tell_difference()
-                if gathering.answer is None and not countdown.left():
+                with suppress(OSError):  # it is stopped, or gone
+                    caller.send(WAIT, socket.MSG_DONTWAIT)
+                if monotonic() - gathering.looked >= _SETTLED / 2:  # no other thread has
+                    gathering.looked = monotonic()
+                    self._tell_difference()
+                    if gathering.answer is None:
+                        self._look_after(gathering)
+                if gathering.is_patient:
+                    countdown = Countdown(self._timeout)
+                elif gathering.answer is None and not countdown.left():
                     # To all of them, as this rank doesn't wait any more.
                     self._end([gathering], self._late(gathering))
             return gathering.answer
+
+    def _look_after(self, gathering: _Gathering) -> None:
+        """Ask what the ranks do: busy ones are waited for, and those that have ended are not."""
+        present = {rank: each for rank, each in self._present.items() if rank < gathering.size}
+        for each in present.values():
+            each.ask()
+        missing, there = gathering.missing, _ranks(sorted(gathering.ranks))
+        if gone := [rank for rank in missing if rank in present and present[rank].is_gone]:
+            text = f"{_ranks(gone)} ended, or dropped the executor, while {there} waited"
+            self._end([gathering], {"error": f"shared: {text}", "missing": gone})
+            return
+        rewinds = any(present[rank].rewinds for rank in gathering.ranks if rank in present)
+        are_busy = all(rank in present and present[rank].is_busy for rank in missing)
+        gathering.is_patient = are_busy and not rewinds
+        if gathering.is_patient and monotonic() - gathering.began > self._timeout:
+            gathering.began = inf
+            text = (
+                f"shared: after {self._timeout:g} s {there} still wait for {_ranks(missing)}, busy "
+                "with something else: all ranks must open the same pipelines"
+            )
+            with suppress(RuntimeWarning):  # if it is an error, nobody could catch it here
+                warnings.warn(text, RuntimeWarning, stacklevel=1)
 
     def _end(self, gatherings: Sequence[_Gathering], answer: dict[str, Any]) -> None:
         for each in gatherings:
@@ -170,12 +224,12 @@ class MeetingPlace:
 
     def _late(self, gathering: _Gathering) -> dict[str, Any]:
         there = sorted(gathering.ranks)
-        missing = sorted({*range(gathering.size)} - {*there})
+        missing = gathering.missing
         elsewhere = {each for other in self._gatherings.values() for each in other.ranks}
         text = (
             f"shared: within {self._timeout:g} s {_ranks(missing)} did not come to where "
             f"{_ranks(there)} {_are(there)}: all ranks open the same pipelines, and begin anew "
-            "together; pass a larger timeout if a rank compiles or saves for longer before that"
+            "together; pass a larger timeout if a rank takes longer before that"
         )
         if known := sorted(elsewhere & {*missing}):
             text += f" ({_ranks(known)} {_are(known)} at another pipeline or position)"

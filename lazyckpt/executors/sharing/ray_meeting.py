@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from lazyckpt.errors import PipelineError, RankMissing
+from lazyckpt.executors.sharing.door import close_with
 from lazyckpt.executors.sharing.link import Nodes, Reach, Role, role_of
 from lazyckpt.executors.sharing.meeting import SocketMeeting
 from lazyckpt.executors.sharing.meeting_place import MeetingPlace
@@ -49,7 +50,7 @@ class _Place:
         (host,) = [each["NodeManagerAddress"] for each in ray.nodes() if each["NodeID"] == node]
         secret = os.urandom(_SECRET)
         place = MeetingPlace(host, secret, timeout)
-        place.close_with(self)
+        close_with(self, place.close)
         self.address: _Address = (host, place.port, secret)
         here = scheduling.NodeAffinitySchedulingStrategy(node, soft=False)
         actor = ray.remote(_Teller).options(
@@ -99,6 +100,7 @@ class RayMeeting:
     """A meeting at an address that rank 0 publishes under the name of the training run."""
 
     nodes: Nodes = ()
+    presence = None
 
     def __init__(self, name: str, rank: int, size: int, timeout: float) -> None:
         """Prepare to meet.

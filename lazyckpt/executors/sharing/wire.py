@@ -13,6 +13,9 @@ from weakref import ref
 
 from lazyckpt.errors import PipelineError
 
+WAIT, ANSWER = b".", b"!"
+"""What the place where ranks meet sends each second to a rank that waits; and before an answer."""
+
 _SIZE = struct.Struct("=I")
 _NONCE = 32  # bytes
 _MOST = 1 << 24  # bytes of a message

@@ -15,11 +15,13 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import seconds
 from lazyckpt.executors.pool_executor import PoolExecutor
+from lazyckpt.executors.sharing.door import close_with
 from lazyckpt.executors.sharing.executor import SharedExecutor
 from lazyckpt.executors.sharing.link import Nodes
 from lazyckpt.executors.sharing.meeting import SocketMeeting
 from lazyckpt.executors.sharing.meeting_place import MeetingPlace
 from lazyckpt.executors.sharing.mesh import LEAST_PATIENCE
+from lazyckpt.executors.sharing.presence import Presence
 
 _SECRET = 32  # bytes
 
@@ -99,13 +101,15 @@ def shared(
             a whole chunk before it is sent, and several chunks per worker are in memory: for items
             of megabytes, pass 1 to 4. The outputs of `flat_map` for one file are always a
             message of their own.
-        timeout: Seconds to wait for ranks that don't come, and for an awaited rank that sends
-            nothing; at least 2. It starts when a different rank needs an item, and readers are up
-            to 64 MiB ahead. It doesn't limit the time a rank trains, compiles or saves between two
-            items. But before the first item of a run, and of each epoch of a finite pipeline, ranks
-            wait for each other no longer than this. So if a rank saves for longer between epochs,
-            pass more, or use `repeat()` and the loader's `epoch_size`. Rank 0, where ranks meet,
-            has 10 seconds more to say which ranks don't come.
+        timeout: Seconds to wait for an awaited rank that sends nothing, and for ranks that don't
+            start again together; at least 2. It starts when a different rank needs an item, and
+            readers are up to 64 MiB ahead. It doesn't limit the time a rank trains, compiles or
+            saves, be it between two items, before the first one or between epochs: its process
+            says that it is busy, unless a call holds the GIL for longer. After this time a
+            `RuntimeWarning` on rank 0 names the ranks that are still waited for. After a rewind,
+            and in other runs that are left before their end and begin again, ranks wait for each
+            other no longer than this. Rank 0, where ranks meet, has 10 seconds more to say which
+            ranks don't come.
 
     Returns:
         An executor, for the ranks of the group only.
@@ -147,14 +151,16 @@ def shared(
         )
     host, port, secret = found[0].place
     nodes = _nodes([each.machine for each in found]) if readers == "node" else ()
-    meeting = SocketMeeting(host, port, secret, rank, size, timeout, nodes)
+    presence = Presence((host, port), secret, rank, timeout)
+    meeting = SocketMeeting(host, port, secret, rank, size, timeout, nodes, presence)
     arguments = {
         "executor": executor, "meeting": meeting, "readers": readers, "chunk_size": chunk_size,
         "timeout": timeout,
     }  # fmt: skip
     made = SharedExecutor(shared, arguments)
-    if place is not None:
-        place.close_with(made)
+    for each in (presence, place):
+        if each is not None:
+            close_with(made, each.close)
     return made
 
 

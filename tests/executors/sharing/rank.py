@@ -18,6 +18,7 @@ from typing import Any
 import lazyckpt as lz
 from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.meeting import SocketMeeting
+from lazyckpt.executors.sharing.presence import Presence
 from tests.helpers import until
 
 SECRET = b"known to all ranks"
@@ -44,7 +45,9 @@ def main(
     waits: float = 0.0, busy: float = 0.0, does: str = "", is_closed: bool = True,
     pace: float = 0.01, begun: threading.Event | None = None,
 ) -> None:  # fmt: skip
-    meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, tuple(map(tuple, nodes)))
+    presence = Presence((host, port), SECRET, rank, 30.0)
+    each_node = tuple(map(tuple, nodes))
+    meeting = SocketMeeting(host, port, SECRET, rank, size, 30.0, each_node, presence)
     more = {"chunk_size": 4, "timeout": timeout}
     workers = lz.processes(2, timeout=limit) if kills >= 0 else lz.threads(2)
     executor = shared(main, workers, meeting, more)
@@ -85,7 +88,7 @@ if __name__ == "__main__":
             begun.wait()
         case "ending":  # before it is connected to others
             threading.Thread(target=main, kwargs=told).start()
-            names = ["lazyckpt-meeting"] * 2  # of threads: it waits for others, and listens
+            names = ["lazyckpt-meeting"] * 3  # threads: it is asked, waits for others, and listens
             until(lambda: [t.name for t in threading.enumerate() if t.name in names] == names)
         case "child":
             child = multiprocessing.get_context("fork").Process(target=main, kwargs=told)

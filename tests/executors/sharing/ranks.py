@@ -91,6 +91,8 @@ def nodes_of(size: int, per_node: int) -> Nodes:
 
 
 class RankMeeting:
+    presence = None
+
     def __init__(self, hub: Hub, rank: int) -> None:
         self.hub, self.rank, self.nodes = hub, rank, hub.nodes
 

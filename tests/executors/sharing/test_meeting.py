@@ -22,7 +22,7 @@ from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.link import Reach
 from lazyckpt.executors.sharing.meeting import SocketMeeting
 from lazyckpt.executors.sharing.mesh import Mesh
-from lazyckpt.executors.sharing.wire import prove, read_json, send_json
+from lazyckpt.executors.sharing.wire import ANSWER, prove, read_json, send_json
 from tests.executors.sharing.rank import SECRET, pipeline
 from tests.executors.sharing.ranks import on_ranks, place
 from tests.executors.sharing.test_sockets import alone
@@ -138,6 +138,12 @@ def test_an_echo_proves_nothing(calls: bool) -> None:
             prove(ours, SECRET, calls=calls)
 
 
+def answer_to(caller: socket.socket) -> Any:
+    while caller.recv(1) != ANSWER:
+        pass
+    return read_json(caller)
+
+
 def test_a_rank_turns_strangers_away_and_listens_where_ranks_are_only() -> None:
     """As the place where they meet does."""
     with place() as found, ExitStack() as stack:
@@ -152,7 +158,7 @@ def test_a_rank_turns_strangers_away_and_listens_where_ranks_are_only() -> None:
         prove(caller, SECRET, calls=True)
         told = {"rank": 1, "size": 2, "told": TOLD, "reach": REACH, "address": None}
         send_json(caller, told)
-        host, port = read_json(caller)["addresses"][0]
+        host, port = answer_to(caller)["addresses"][0]
         for each in found.port, port:  # all of 127.x.x.x is this machine
             with pytest.raises(ConnectionRefusedError):
                 connected("127.0.0.2", each)
@@ -360,7 +366,7 @@ def met(caller: socket.socket, rank: int, address: Any = None) -> list[Any]:
     prove(caller, SECRET, calls=True)
     told = {"rank": rank, "size": 2, "told": TOLD, "reach": REACH, "address": address}
     send_json(caller, told)
-    found: list[Any] = read_json(caller)["addresses"]
+    found: list[Any] = answer_to(caller)["addresses"]
     return found
 
 

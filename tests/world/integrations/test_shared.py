@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -35,12 +36,14 @@ def rank(folder: Path, workers: str, steps: int, readers: Any) -> None:
     inner = lz.processes(2) if workers == "processes" else lz.threads(1)
     with pytest.raises(ArgumentError, match="readers is 'rank' on rank 0, and 'node' on rank 1"):
         lz.torch.shared(inner, readers=READERS[rank % 2])
-    executor = lz.torch.shared(inner, dist.group.WORLD, readers=readers, chunk_size=8)
+    executor = lz.torch.shared(inner, dist.group.WORLD, readers=readers, chunk_size=8, timeout=5)
     batches = lz.torch.loader(own, executor)
     kept = {"data": batches.state_dict()}
     if saved.exists():
         dcp.load(kept, checkpoint_id=saved)
         batches.load_state_dict(lz.rebase(kept["data"], own))
+    if size == 3 and rank == 0:
+        time.sleep(7)  # as a rank that compiles, for longer than the time limit
     found = [batch["tokens"].tolist() for batch in islice(batches, steps)]
     told = json.dumps([found, json.dumps(batches.state_dict())])
     (folder / f"{size}-{rank}").write_text(told)

@@ -1,0 +1,179 @@
+"""What ranks do while others wait for them: they may save for an hour, or have ended."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.errors import RankMissing
+from lazyckpt.executors.sharing import meeting
+from lazyckpt.executors.sharing.executor import shared
+from lazyckpt.executors.sharing.link import Reach
+from lazyckpt.executors.sharing.meeting import SocketMeeting
+from lazyckpt.executors.sharing.presence import Presence
+from lazyckpt.executors.sharing.wire import WAIT, prove, read_json, send_json
+from tests.executors.sharing.rank import SECRET, tokens
+from tests.executors.sharing.ranks import on_ranks, place
+from tests.helpers import until
+
+LIMIT = 2.0  # seconds
+SAVING = 2.5 * LIMIT
+
+
+def finite(rank: int, count: int = 60, slow: Callable[[Any], Any] = tuple) -> lz.Pipeline[Any]:
+    """As a stream, so that ranks share its tokens."""
+    documents = lz.source(range(count)) | lz.shuffle(seed=1) | lz.map(tokens)
+    rows = documents | lz.pack_first_fit(16, num_bins=4)
+    return rows | lz.shard(num_shards=2, index=rank) | lz.map(slow)
+
+
+@contextmanager
+def two_ranks(
+    inner: lz.Executor | None = None, timeout: float = LIMIT
+) -> Iterator[tuple[list[lz.Executor], list[Presence]]]:
+    """The executors of two ranks, and how the place knows them."""
+    with place(timeout) as found:
+        here = "127.0.0.1", found.port
+        presences = [Presence(here, SECRET, rank, 30.0) for rank in range(2)]
+        executors = [
+            shared(
+                two_ranks,
+                inner or lz.threads(1),
+                SocketMeeting(*here, SECRET, rank, 2, 30.0, (), presence),
+                {"chunk_size": 4, "timeout": LIMIT},
+            )
+            for rank, presence in enumerate(presences)
+        ]
+        try:
+            yield executors, presences
+        finally:
+            for each in presences:
+                each.close()
+
+
+@pytest.mark.parametrize("inner", [lz.threads(2), lz.processes(1)], ids=repr)
+@pytest.mark.parametrize("when", ["before the first item", "at the last item", "after it"])
+def test_a_rank_that_saves_for_long_is_waited_for(when: str, inner: lz.Executor) -> None:
+    with two_ranks(inner) as (executors, _):
+
+        def work(rank: int) -> list[list[Any]]:
+            epochs = []
+            if rank == 0 and when == "before the first item":
+                time.sleep(SAVING)
+            with lz.run(finite(rank), executor=executors[rank]) as run:
+                for epoch in range(2):
+                    rows = [next(run)]
+                    for row in run:
+                        rows.append(row)
+                        is_last = len(rows) == len(alone[rank])
+                        if rank == 0 and not epoch and is_last and when == "at the last item":
+                            time.sleep(SAVING)
+                    if rank == 0 and not epoch and when == "after it":
+                        time.sleep(SAVING)
+                    epochs.append(rows)
+                    run.load_state_dict(lz.init(finite(rank)).to_dict())
+            return epochs
+
+        alone = [list(lz.run(finite(rank))) for rank in range(2)]
+        with pytest.warns(RuntimeWarning, match="rank 1 still wait for rank 0, busy with some"):
+            found = on_ranks(2, work)
+        assert found == [[rows, rows] for rows in alone]
+
+
+def test_a_rank_that_has_ended_is_told_at_once() -> None:
+    with two_ranks(timeout=60.0) as (executors, presences):
+        threading.Timer(0.5, presences[1].close).start()
+        begun = time.monotonic()
+        with pytest.raises(RankMissing, match=r"rank 1 ended, .* while rank 0 waited") as raised:
+            next(lz.run(finite(0), executor=executors[0]))
+        assert raised.value.ranks == (1,)
+        assert time.monotonic() - begun < 20  # a third of the limit
+
+
+def test_a_rank_that_rewinds_alone_is_told_though_others_are_busy() -> None:
+    """Before the end of a run nobody else will begin it again."""
+    with two_ranks() as (executors, _):
+        is_over = threading.Event()
+
+        def work(rank: int) -> Any:
+            with lz.run(finite(rank), executor=executors[rank]) as run:
+                next(run)
+                if not rank:
+                    return is_over.wait(30)
+                run.load_state_dict(lz.init(finite(rank)).to_dict())
+                try:
+                    return next(run)
+                finally:
+                    is_over.set()
+
+        was_told, error = on_ranks(2, work)
+        assert isinstance(error, RankMissing)
+        assert error.ranks == (0,)
+        assert was_told
+
+
+def test_a_rank_that_waits_for_an_item_is_not_busy() -> None:
+    """It may wait for a rank that begins a pipeline which no other rank begins."""
+    with two_ranks() as (executors, _), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        is_over = threading.Event()
+
+        def slow(row: Any) -> Any:
+            is_over.wait(30)
+            return row
+
+        def work(rank: int) -> Any:
+            if rank:
+                return next(lz.run(finite(rank, slow=slow), executor=executors[rank]))
+            with lz.run(finite(rank), executor=executors[rank]) as train:
+                next(train)
+                evaluation = lz.run(finite(rank, count=30), executor=executors[rank])
+                try:
+                    return next(evaluation)
+                finally:
+                    is_over.set()
+
+        error, _ = on_ranks(2, work)
+        assert isinstance(error, RankMissing)
+        assert "within 2 s rank 1 did not come to where rank 0 is" in str(error)
+
+
+def test_a_rank_that_does_not_answer_is_not_busy() -> None:
+    """It is stopped, or cut off."""
+    with place(LIMIT) as found:
+        here = "127.0.0.1", found.port
+        with socket.create_connection(here) as stopped:
+            prove(stopped, SECRET, calls=True)
+            send_json(stopped, {"present": 1})
+            rank = SocketMeeting(*here, SECRET, 0, 2, 30.0)
+            with pytest.raises(RankMissing, match="rank 1 did not come"):
+                rank.join({}, Reach(1, 1), lambda: None)
+            until(lambda: stopped.recv(1) == b"?")
+
+
+def test_a_place_that_says_nothing_any_more_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that says for long that others are still waited for is not."""
+    monkeypatch.setattr(meeting, "LATE", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        rank = SocketMeeting(*server.getsockname(), SECRET, 1, 2, 1.0)
+        with ThreadPoolExecutor(1) as pool:
+            joining = pool.submit(rank.join, {}, Reach(1, 1), lambda: None)
+            caller, _ = server.accept()
+            with caller:
+                prove(caller, SECRET, calls=False)
+                read_json(caller)
+                for _ in range(10):
+                    time.sleep(0.4)  # 4 s in all; the rank waits for 2
+                    caller.sendall(WAIT)
+                assert not joining.done()
+                with pytest.raises(RankMissing, match=r"rank 0, where ranks meet, .* timed out"):
+                    joining.result(20)
