@@ -22,6 +22,7 @@ from lazyckpt.executors.sharing.wire import ANSWER, WAIT, send_json
 _SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
 _PARTING = 3.0  # seconds for a wait that was given up to end, once the same rank comes again
 _TICK = 0.1  # seconds between two looks whether it has
+_SHOWN = 8  # ranks in a text
 _GONE = {"error": "shared: rank 0, where ranks meet, has ended its run", "missing": [0]}
 
 
@@ -272,7 +273,9 @@ def _missing(shards: Sequence[Sequence[tuple[int, int]]]) -> str:
 
 
 def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+    shown = ", ".join(map(str, ranks[:_SHOWN]))
+    more = f", ... ({len(ranks):,} in all)" if len(ranks) > _SHOWN else ""
+    return f"rank{'s' * (len(ranks) > 1)} {shown}{more}"
 
 
 def _are(ranks: list[int]) -> str:

@@ -245,6 +245,15 @@ def test_only_a_rank_that_does_not_come_is_named() -> None:
             assert error.ranks == (2,)
 
 
+def test_few_of_many_ranks_are_named() -> None:
+    with place(timeout=2.0) as found, pytest.raises(RankMissing) as raised:
+        SocketMeeting("127.0.0.1", found.port, SECRET, 0, 2_000, 30.0).join(
+            TOLD, REACH, lambda: None
+        )
+    assert "ranks 1, 2, 3, 4, 5, 6, 7, 8, ... (1,999 in all) did not come" in str(raised.value)
+    assert raised.value.ranks == (*range(1, 2_000),)
+
+
 def test_ranks_that_wait_as_the_place_is_closed_are_told() -> None:
     with place() as found:
         meetings = [SocketMeeting("127.0.0.1", found.port, SECRET, n, 3, 30.0) for n in range(2)]
