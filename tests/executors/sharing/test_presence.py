@@ -60,7 +60,7 @@ def two_ranks(
                 each.close()
 
 
-@pytest.mark.parametrize("inner", [lz.threads(2), lz.processes(1)], ids=repr)
+@pytest.mark.parametrize("inner", [lz.threads(2), lz.processes(1, timeout=3)], ids=repr)
 @pytest.mark.parametrize("when", ["before the first item", "at the last item", "after it"])
 def test_a_rank_that_saves_for_long_is_waited_for(when: str, inner: lz.Executor) -> None:
     with two_ranks(inner) as (executors, _):
@@ -87,6 +87,20 @@ def test_a_rank_that_saves_for_long_is_waited_for(when: str, inner: lz.Executor)
         with pytest.warns(RuntimeWarning, match="rank 1 still wait for rank 0, busy with some"):
             found = on_ranks(2, work)
         assert found == [[rows, rows] for rows in alone]
+
+
+def test_ranks_that_share_nothing_wait_for_one_that_compiles() -> None:
+    with two_ranks() as (executors, _):
+
+        def work(rank: int) -> list[int]:
+            if not rank:
+                time.sleep(SAVING)
+            own = lz.source(range(20)) | lz.shard(num_shards=2, index=rank)
+            return list(lz.run(own, executor=executors[rank]))
+
+        with pytest.warns(RuntimeWarning, match="rank 1 still wait for rank 0"):
+            found = on_ranks(2, work)
+        assert found == [[*range(0, 20, 2)], [*range(1, 20, 2)]]
 
 
 def test_a_rank_that_has_ended_is_told_at_once() -> None:
