@@ -85,9 +85,8 @@ class DataLoader:
         shuffle: If True, use one permutation per epoch, computed from `seed` and the epoch. It
             isn't torch's, which has no small state.
         sampler, batch_sampler: Iterables, but not one-shot iterators. `batch_sampler` takes
-        precedence
-            over `sampler`, and that over `shuffle`. An empty one yields nothing ([D]: it yielded
-            everything).
+            precedence over `sampler`, and that over `shuffle`. An empty one yields nothing ([D]: it
+            yielded everything).
         collate_fn: By default torch's, and without torch `lazyckpt.stack`. [D]: floats become
             tensors and strings stay; they became None.
         pin_memory: If True, pin memory, if torch finds a device. [D]: values that aren't tensors

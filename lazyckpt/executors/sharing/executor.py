@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.flow import Chunks, Position
+from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
@@ -23,6 +23,7 @@ from lazyckpt.executors.sharing.agreement import told_of
 from lazyckpt.executors.sharing.fetching import FetchingPool, cut_at_shard
 from lazyckpt.executors.sharing.link import Meeting, Reach
 from lazyckpt.executors.sharing.pool import SharedPool
+from lazyckpt.executors.sharing.presence import MetFlows
 from lazyckpt.failures.skipping import apart, leaves_out, skip_log_of, stage_behind
 
 P = TypeVar("P", bound=WorkerPool)
@@ -70,26 +71,13 @@ class SharedExecutor(PoolExecutor):
         if is_divided or (self.arguments["meeting"].nodes and _by_node().shard_of(chain) is None):
             session = self.inner.open(chain, gate)  # each rank computes its own items
             agree = partial(self._agree, chain, session.gate)
-            session.wrap = partial(self._met, chain, [agree])
+            session.wrap = MetFlows(self.arguments["meeting"].presence, agree)
             return session
         gate = gate or PrefetchGate(self.spec.is_gated)
         gate.is_steady = not gate.is_gated  # other ranks may need what this one computes ahead
         session = super().open(chain, gate)
-        session.meets, session.wrap = True, partial(self._met, chain, [])
+        session.meets, session.wrap = True, MetFlows(self.arguments["meeting"].presence)
         return session
-
-    def _met(
-        self,
-        chain: Chain,
-        to_agree: list[Callable[[Position], None]],
-        chunks: Chunks[Any],
-        position: Position,
-    ) -> Chunks[Any]:
-        """Return the chunks of a run before whose first one ranks meet."""
-        meeting: Meeting = self.arguments["meeting"]
-        if to_agree:
-            chunks = _AgreedChunks(to_agree, chunks, position)
-        return chunks if meeting.presence is None else meeting.presence.watch(chain.entries, chunks)
 
     def _agree(self, chain: Chain, gate: PrefetchGate, position: Position) -> None:
         """Compare settings, data and the position with other ranks, though nothing is shared.
@@ -131,23 +119,6 @@ class SharedExecutor(PoolExecutor):
         if parts.after:
             machine = plan.machine(parts.after, upstream=machine)
         return [pool, fetching], pool.opening(chain, machine)
-
-
-class _AgreedChunks:
-    """The chunks of items computed ahead, once ranks agree on their position."""
-
-    def __init__(
-        self, to_agree: list[Callable[[Position], None]], chunks: Chunks[Any], position: Position
-    ) -> None:
-        """Prepare to agree, with the functions that have not succeeded in any flow yet."""
-        self._to_agree, self._chunks, self._position = to_agree, chunks, position
-        self.end_chunk, self.close = chunks.end_chunk, chunks.close
-
-    def next_chunk(self) -> Iterator[Any] | None:
-        while self._to_agree:
-            self._to_agree[-1](self._position)
-            self._to_agree.pop()
-        return self._chunks.next_chunk()
 
 
 def _by_node() -> Any:

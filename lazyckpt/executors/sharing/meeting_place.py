@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from math import inf
-from time import monotonic
+from time import monotonic, strftime
 from typing import Any, NamedTuple
 
 from lazyckpt.core.content import dumps
 from lazyckpt.executors.sharing.door import Countdown, Door
 from lazyckpt.executors.sharing.link import least
-from lazyckpt.executors.sharing.presence import Present
+from lazyckpt.executors.sharing.presence import REWINDS, WAITS, WORKS, Present
 from lazyckpt.executors.sharing.wire import ANSWER, WAIT, send_json
 
 _SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
@@ -64,17 +63,19 @@ class _Gathering:
         size: The number of ranks that are to come.
         ranks: Those that are there, by number.
         answer: The final answer to all of these ranks.
-        began: When the first one came; after a warning that others are late, infinite.
+        began: When the first one came, by the clock.
         looked: When it was last looked what the others do.
-        is_patient: Whether no time limit runs, as the others are busy.
+        left: The time until a rank that isn't busy is missing.
+        until_told: The time until a warning that busy ranks are waited for.
     """
 
-    def __init__(self, told: Mapping[str, Any], size: int) -> None:
+    def __init__(self, told: Mapping[str, Any], size: int, timeout: float) -> None:
         self.told, self.size = told, size
         self.ranks: dict[int, _Rank] = {}
         self.answer: dict[str, Any] | None = None
-        self.began = self.looked = monotonic()
-        self.is_patient = False
+        self.began, self.looked = strftime("%H:%M:%S"), monotonic()
+        self.left = {rank: Countdown(timeout) for rank in range(size)}
+        self.until_told: Countdown | None = Countdown(timeout)
 
     @property
     def missing(self) -> list[int]:
@@ -139,13 +140,15 @@ class MeetingPlace:
         address: Any,
         shards: Sequence[tuple[int, int]] = (),
     ) -> dict[str, Any]:
-        name, countdown = dumps(told), Countdown(self._timeout)
+        name = dumps(told)
         with self._changed:
             parting = Countdown(min(_PARTING, self._timeout / 2))
             while True:
                 if self._door.is_closed:
                     return _GONE
-                gathering = self._gatherings.setdefault(name, _Gathering(told, size))
+                if name not in self._gatherings:
+                    self._gatherings[name] = _Gathering(told, size, self._timeout)
+                gathering = self._gatherings[name]
                 gathering.let_go([rank])
                 if rank not in gathering.ranks:
                     break
@@ -163,9 +166,12 @@ class MeetingPlace:
                 answer = {"addresses": addresses, "reach": reach}
                 gathering.answer = {"error": f"shared: {missing}"} if missing else answer
             self._changed.notify_all()
+            looked = monotonic()
             while gathering.answer is None:
-                if self._changed.wait(min(_SETTLED, countdown.left())):
+                is_settled = not self._changed.wait(_SETTLED)
+                if not is_settled and monotonic() - looked < _SETTLED:
                     continue
+                looked = monotonic()
                 gathering.let_go([rank])
                 if gathering.ranks.get(rank) is not mine:
                     if not gathering.ranks:
@@ -173,36 +179,35 @@ class MeetingPlace:
                     return _GONE  # nobody reads it
                 with suppress(OSError):  # it is stopped, or gone
                     caller.send(WAIT, socket.MSG_DONTWAIT)
-                if monotonic() - gathering.looked >= _SETTLED / 2:  # no other thread has
-                    gathering.looked = monotonic()
+                if is_settled:
                     self._tell_difference()
-                    if gathering.answer is None:
-                        self._look_after(gathering)
-                if gathering.is_patient:
-                    countdown = Countdown(self._timeout)
-                elif gathering.answer is None and not countdown.left():
-                    # To all of them, as this rank doesn't wait any more.
-                    self._end([gathering], self._late(gathering))
+                if gathering.answer is None and looked - gathering.looked > _SETTLED / 2:
+                    self._look_after(gathering)  # which no other thread has done meanwhile
             return gathering.answer
 
     def _look_after(self, gathering: _Gathering) -> None:
         """Ask what the ranks do: busy ones are waited for, and those that have ended are not."""
-        present = {rank: each for rank, each in self._present.items() if rank < gathering.size}
-        for each in present.values():
-            each.ask()
+        before, gathering.looked = gathering.looked, monotonic()
+        for present in self._present.values():
+            present.ask()
+        does = {rank: each.does_since(before) for rank, each in self._present.items()}
         missing, there = gathering.missing, _ranks(sorted(gathering.ranks))
-        if gone := [rank for rank in missing if rank in present and present[rank].is_gone]:
+        if gone := [rank for rank in missing if rank in does and self._present[rank].is_gone]:
             text = f"{_ranks(gone)} ended, or dropped the executor, while {there} waited"
             self._end([gathering], {"error": f"shared: {text}", "missing": gone})
             return
-        rewinds = any(present[rank].rewinds for rank in gathering.ranks if rank in present)
-        are_busy = all(rank in present and present[rank].is_busy for rank in missing)
-        gathering.is_patient = are_busy and not rewinds
-        if gathering.is_patient and monotonic() - gathering.began > self._timeout:
-            gathering.began = inf
+        rewinds = any(does.get(rank) == REWINDS for rank in gathering.ranks)
+        for rank in missing:
+            if does.get(rank) == WORKS and not rewinds:
+                gathering.left[rank] = Countdown(self._timeout)
+        if late := [rank for rank in missing if not gathering.left[rank].left()]:
+            waiting = [rank for rank in late if does.get(rank) == WAITS]
+            self._end([gathering], self._late(gathering, late, waiting))
+        elif gathering.until_told is not None and not gathering.until_told.left():
+            gathering.until_told = None
             text = (
-                f"shared: after {self._timeout:g} s {there} still wait for {_ranks(missing)}, busy "
-                "with something else: all ranks must open the same pipelines"
+                f"shared: {_ranks(missing)} {_are(missing)} busy with something else, and waited "
+                f"for since {gathering.began} by {there}: all ranks must open the same pipelines"
             )
             with suppress(RuntimeWarning):  # if it is an error, nobody could catch it here
                 warnings.warn(text, RuntimeWarning, stacklevel=1)
@@ -223,18 +228,19 @@ class MeetingPlace:
             return
         self._end(waiting, {"error": f"shared: {_differing(*waiting[:2])}"})
 
-    def _late(self, gathering: _Gathering) -> dict[str, Any]:
+    def _late(self, gathering: _Gathering, late: list[int], waiting: list[int]) -> dict[str, Any]:
         there = sorted(gathering.ranks)
-        missing = gathering.missing
-        elsewhere = {each for other in self._gatherings.values() for each in other.ranks}
         text = (
-            f"shared: within {self._timeout:g} s {_ranks(missing)} did not come to where "
+            f"shared: within {self._timeout:g} s {_ranks(late)} did not come to where "
             f"{_ranks(there)} {_are(there)}: all ranks open the same pipelines, and begin anew "
             "together; pass a larger timeout if a rank takes longer before that"
         )
-        if known := sorted(elsewhere & {*missing}):
+        elsewhere = {each for other in self._gatherings.values() for each in other.ranks}
+        if known := sorted(elsewhere & {*late}):
             text += f" ({_ranks(known)} {_are(known)} at another pipeline or position)"
-        return {"error": text, "missing": missing}
+        elif waiting:
+            text += f" ({_ranks(waiting)} {_are(waiting)} waiting for an item)"
+        return {"error": text, "missing": late}
 
 
 def _differing(one: _Gathering, other: _Gathering) -> str:

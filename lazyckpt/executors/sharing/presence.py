@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Hashable, Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from lazyckpt.core.flow import Chunks
+from lazyckpt.core.flow import Chunks, Position
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.sharing.door import begin, hang_up
 from lazyckpt.executors.sharing.wire import ours, prove, send_json
 
-_WORKS, _WAITS, _REWINDS = b"w", b"i", b"r"
+WORKS, WAITS, REWINDS = b"w", b"i", b"r"
+"""It trains, compiles or saves; waits for an item; or waits where it has begun once more."""
+
 _IDLE = 60  # seconds without a message until the system sends one
-_SILENT = 5.0  # seconds without an answer after which a rank may be stopped, or cut off
+_AGAIN = 2.0  # seconds until the next attempt to connect
 
 
 class Presence:
@@ -26,7 +29,6 @@ class Presence:
 
     Attributes:
         waiting: The chunks of runs that this process waits for.
-        unfinished: The names of runs that have begun, and not come to their end.
     """
 
     def __init__(self, address: tuple[str, int], secret: bytes, rank: int, timeout: float) -> None:
@@ -38,39 +40,39 @@ class Presence:
             rank: The number of this rank.
             timeout: Seconds to connect.
         """
-        self.waiting = set[_WatchedChunks]()
-        self.unfinished = set[Hashable]()
+        self.waiting = set[_MetChunks]()
+        self._address, self._secret, self._rank, self._timeout = address, secret, rank, timeout
         self._socket: socket.socket | None = None
-        self._is_closed = False
-        begin(self._answer, address, secret, rank, timeout)
+        self._closed = threading.Event()
+        begin(self._stay)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # another process has none
 
-    def watch(self, name: Hashable, chunks: Chunks[Any]) -> Chunks[Any]:
-        """Return the chunks of a run; the place is told if this process waits for one of them."""
-        return _WatchedChunks(name, chunks, self)
-
     def close(self) -> None:
         """Disconnect: this rank comes to no meeting any more. Idempotent."""
-        self._is_closed = True
+        self._closed.set()
         if self._socket is not None:
             hang_up(self._socket)
 
-    def _answer(self, address: tuple[str, int], secret: bytes, rank: int, timeout: float) -> None:
-        with (
-            suppress(OSError, PipelineError),  # the place is gone, as the next run finds out
-            ours(socket.create_connection(address, timeout)) as sock,
-        ):
+    def _stay(self) -> None:
+        """Stay connected, whatever the network or a call that holds the GIL does."""
+        while not self._closed.is_set():
+            with suppress(OSError, PipelineError):
+                self._connect()
+            self._closed.wait(_AGAIN)
+
+    def _connect(self) -> None:
+        with ours(socket.create_connection(self._address, self._timeout)) as sock:
             self._socket = sock
             _keep_alive(sock)
-            prove(sock, secret, calls=True)
-            send_json(sock, {"present": rank})
+            prove(sock, self._secret, calls=True)
+            send_json(sock, {"present": self._rank})
             sock.settimeout(None)
-            while not self._is_closed and sock.recv(1):
+            while not self._closed.is_set() and sock.recv(1):
                 waiting = tuple(self.waiting)
                 rewinds = any(each.rewinds for each in waiting)
-                sock.sendall(_REWINDS if rewinds else _WAITS if waiting else _WORKS)
+                sock.sendall(REWINDS if rewinds else WAITS if waiting else WORKS)
 
 
 def _keep_alive(sock: socket.socket) -> None:
@@ -80,30 +82,50 @@ def _keep_alive(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE)
 
 
-class _WatchedChunks:
-    """The chunks of a run, and whether this process waits for one.
+class MetFlows:
+    """The flows of one session, before whose first items ranks meet.
 
     Attributes:
-        rewinds: Whether an earlier run of the same name was left before its end.
+        waiting: The chunks that this process waits for, of all sessions.
+        agree: Called with the position before the first item, until it succeeds; None if no rank
+            has to agree.
+        is_unfinished: Whether the last flow has yielded items, and not come to its end.
     """
 
-    def __init__(self, name: Hashable, chunks: Chunks[Any], presence: Presence) -> None:
-        self._name, self._chunks, self._presence = name, chunks, presence
-        self._has_begun = self.rewinds = False
+    def __init__(
+        self, presence: Presence | None, agree: Callable[[Position], None] | None = None
+    ) -> None:
+        self.waiting = set() if presence is None else presence.waiting
+        self.agree, self.is_unfinished = agree, False
+
+    def __call__(self, chunks: Chunks[Any], position: Position) -> Chunks[Any]:
+        """Return the chunks of a flow in place of its own."""
+        return _MetChunks(self, chunks, position)
+
+
+class _MetChunks:
+    """The chunks of a flow, which notice that this process waits for them.
+
+    Attributes:
+        rewinds: Whether an earlier flow of the session was left before its end.
+    """
+
+    def __init__(self, flows: MetFlows, chunks: Chunks[Any], position: Position) -> None:
+        self._flows, self._chunks, self._position = flows, chunks, position
+        self.rewinds = flows.is_unfinished
         self.end_chunk, self.close = chunks.end_chunk, chunks.close
 
     def next_chunk(self) -> Iterator[Any] | None:
-        waiting, unfinished = self._presence.waiting, self._presence.unfinished
-        if not self._has_begun:
-            self._has_begun, self.rewinds = True, self._name in unfinished
-            unfinished.add(self._name)
-        waiting.add(self)
+        flows = self._flows
+        flows.waiting.add(self)
         try:
+            if flows.agree is not None:
+                flows.agree(self._position)
+                flows.agree = None
             found = self._chunks.next_chunk()
         finally:
-            waiting.discard(self)
-        if found is None:
-            unfinished.discard(self._name)
+            flows.waiting.discard(self)
+        flows.is_unfinished = found is not None
         return found
 
 
@@ -117,7 +139,7 @@ class Present:
     def __init__(self, sock: socket.socket) -> None:
         """Take its connection over."""
         sock.setblocking(False)
-        self._socket, self._does, self._heard = sock, _WORKS, monotonic()
+        self._socket, self._does, self._heard = sock, b"", 0.0
         self.is_gone = False
 
     def ask(self) -> None:
@@ -134,16 +156,9 @@ class Present:
         except OSError:
             self.close()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether it answers, and waits for no item itself: it trains, compiles or saves."""
-        answers = not self.is_gone and monotonic() - self._heard < _SILENT
-        return answers and self._does == _WORKS
-
-    @property
-    def rewinds(self) -> bool:
-        """Whether it waits in a run that it has begun once more, before its end."""
-        return not self.is_gone and self._does == _REWINDS
+    def does_since(self, time: float) -> bytes:
+        """Return the last answer, if one came after a time."""
+        return self._does if self._heard > time else b""
 
     def close(self) -> None:
         self.is_gone = True

