@@ -125,15 +125,18 @@ def test_a_loop_that_begins_while_another_of_its_pipeline_is_left_waits() -> Non
         assert found == [list(lz.run(finite(rank))) for rank in range(2)]
 
 
-def test_ranks_that_come_one_after_another_wait_for_the_last() -> None:
-    """Though they come more often than it is looked what the others do."""
+def test_ranks_that_come_one_after_another_wait_for_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though they come more often than the place looks after those that wait."""
+    monkeypatch.setattr(meeting, "LATE", 1.5)  # they wait for 3.5 s, if they hear nothing from it
     with place(LIMIT) as found, ExitStack() as stack:
         here = "127.0.0.1", found.port
 
         def work(rank: int) -> Any:
             stack.callback(Presence(here, SECRET, rank, 30.0).close)
             time.sleep(0.7 * rank)  # 4.9 s, for the last one
-            return SocketMeeting(*here, SECRET, rank, 8, 30.0).join({}, Reach(1, 1), lambda: None)
+            return SocketMeeting(*here, SECRET, rank, 8, LIMIT).join({}, Reach(1, 1), lambda: None)
 
         links = on_ranks(8, work)
         assert [link.rank for link in links] == [*range(8)]
