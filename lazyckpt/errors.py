@@ -67,7 +67,7 @@ class WorkerTimeout(PipelineError, TimeoutError, RuntimeError):
 
 
 class RankMissing(PipelineError, TimeoutError, RuntimeError):
-    """A rank didn't respond within `timeout`. `ranks` lists the missing ranks."""
+    """A rank has ended, or didn't respond within `timeout`. `ranks` lists the missing ranks."""
 
     def __init__(self, message: str, ranks: Iterable[int]) -> None:
         super().__init__(message)

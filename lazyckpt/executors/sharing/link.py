@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from lazyckpt.executors.sharing.presence import Presence
+from lazyckpt.executors.sharing.presence import Presence
 
 Receive: TypeAlias = Callable[[int, memoryview], None]
 """Takes a message in, with the rank it came from. Called in the link's own thread."""

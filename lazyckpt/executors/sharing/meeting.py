@@ -29,7 +29,7 @@ class SocketMeeting(NamedTuple):
         secret: Bytes that only the ranks know.
         rank: The number of this rank.
         size: The number of ranks.
-        timeout: Seconds to wait for all ranks.
+        timeout: Seconds to wait for ranks that aren't busy, and for the place.
         nodes: The ranks of each node, if one rank per node reads.
         presence: The answers to ranks that wait for this one; None if it gives none.
     """

@@ -18,7 +18,7 @@ from lazyckpt.executors.sharing.link import least
 from lazyckpt.executors.sharing.presence import REWINDS, WAITS, WORKS, Present
 from lazyckpt.executors.sharing.wire import ANSWER, WAIT, send_json
 
-_SETTLED = 1.0  # seconds after which ranks that wait with different settings get an error
+_SETTLED = 1.0  # seconds between two looks; ranks that then wait with unlike settings get an error
 _PARTING = 3.0  # seconds for a wait that was given up to end, once the same rank comes again
 _TICK = 0.1  # seconds between two looks whether it has
 _SHOWN = 8  # ranks in a text
@@ -65,7 +65,7 @@ class _Gathering:
         answer: The final answer to all of these ranks.
         began: When the first one came, by the clock.
         looked: When it was last looked what the others do.
-        left: The time until a rank that isn't busy is missing.
+        left: By rank, the time until it is missing; it begins again each time that it is busy.
         until_told: The time until a warning that busy ranks are waited for.
     """
 
@@ -91,6 +91,9 @@ class _Gathering:
 
 class MeetingPlace:
     """The listener of a meeting: a thread of one of the ranks.
+
+    It answers a rank once all have come. Until then it says each second that it is there, and asks
+    the ranks that have not come whether they are busy.
 
     Attributes:
         port: The port where it listens.
@@ -124,11 +127,11 @@ class MeetingPlace:
 
     def _note(self, rank: int, present: Present) -> None:
         with self._changed:
-            former = self._present.get(rank)
+            if (former := self._present.get(rank)) is not None:
+                former.close()
             self._present[rank] = present
-            for each in (former, present if self._door.is_closed else None):
-                if each is not None:
-                    each.close()
+            if self._door.is_closed:
+                present.close()
 
     def _answer(
         self,
@@ -166,24 +169,28 @@ class MeetingPlace:
                 answer = {"addresses": addresses, "reach": reach}
                 gathering.answer = {"error": f"shared: {missing}"} if missing else answer
             self._changed.notify_all()
+            return self._wait(gathering, rank, mine)
+
+    def _wait(self, gathering: _Gathering, rank: int, mine: _Rank) -> dict[str, Any]:
+        """Wait for the answer to a rank, in its own thread; look after all ranks meanwhile."""
+        looked = monotonic()
+        while gathering.answer is None:
+            is_settled = not self._changed.wait(_SETTLED)
+            if not is_settled and monotonic() - looked < _SETTLED:
+                continue
             looked = monotonic()
-            while gathering.answer is None:
-                is_settled = not self._changed.wait(_SETTLED)
-                if not is_settled and monotonic() - looked < _SETTLED:
-                    continue
-                looked = monotonic()
-                gathering.let_go([rank])
-                if gathering.ranks.get(rank) is not mine:
-                    if not gathering.ranks:
-                        self._end([gathering], _GONE)
-                    return _GONE  # nobody reads it
-                with suppress(OSError):  # it is stopped, or gone
-                    caller.send(WAIT, socket.MSG_DONTWAIT)
-                if is_settled:
-                    self._tell_difference()
-                if gathering.answer is None and looked - gathering.looked > _SETTLED / 2:
-                    self._look_after(gathering)  # which no other thread has done meanwhile
-            return gathering.answer
+            gathering.let_go([rank])
+            if gathering.ranks.get(rank) is not mine:
+                if not gathering.ranks:
+                    self._end([gathering], _GONE)
+                return _GONE  # nobody reads it
+            with suppress(OSError):  # it is stopped, or gone
+                mine.caller.send(WAIT, socket.MSG_DONTWAIT)
+            if is_settled:
+                self._tell_difference()
+            if gathering.answer is None and looked - gathering.looked > _SETTLED / 2:
+                self._look_after(gathering)  # which no other thread has done meanwhile
+        return gathering.answer
 
     def _look_after(self, gathering: _Gathering) -> None:
         """Ask what the ranks do: busy ones are waited for, and those that have ended are not."""
@@ -201,7 +208,7 @@ class MeetingPlace:
             if does.get(rank) == WORKS and not rewinds:
                 gathering.left[rank] = Countdown(self._timeout)
         if late := [rank for rank in missing if not gathering.left[rank].left()]:
-            waiting = [rank for rank in late if does.get(rank) == WAITS]
+            waiting = [rank for rank in late if does.get(rank) in (WAITS, REWINDS)]
             self._end([gathering], self._late(gathering, late, waiting))
         elif gathering.until_told is not None and not gathering.until_told.left():
             gathering.until_told = None

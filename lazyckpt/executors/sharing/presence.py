@@ -15,7 +15,7 @@ from lazyckpt.executors.sharing.door import begin, hang_up
 from lazyckpt.executors.sharing.wire import ours, prove, send_json
 
 WORKS, WAITS, REWINDS = b"w", b"i", b"r"
-"""It trains, compiles or saves; waits for an item; or waits where it has begun once more."""
+"""Answers of a process: it trains or saves; waits for an item; or for one after a rewind."""
 
 _IDLE = 60  # seconds without a message until the system sends one
 _AGAIN = 2.0  # seconds until the next attempt to connect
@@ -104,7 +104,7 @@ class MetFlows:
 
 
 class _MetChunks:
-    """The chunks of a flow, which notice that this process waits for them.
+    """The chunks of a flow; it is noted while this process waits for one.
 
     Attributes:
         rewinds: Whether an earlier flow of the session was left before its end.

@@ -25,8 +25,8 @@ from tests.executors.sharing.rank import SECRET, tokens
 from tests.executors.sharing.ranks import on_ranks, place
 from tests.helpers import until
 
-LIMIT = 2.0  # seconds
-SAVING = 2.5 * LIMIT
+LIMIT = 2.0  # seconds that ranks wait for one that isn't busy
+SAVING = 2.5 * LIMIT  # what a busy rank takes: to sleep is all that it does meanwhile
 
 
 def finite(rank: int, count: int = 60, slow: Callable[[Any], Any] = tuple) -> lz.Pipeline[Any]:
@@ -171,6 +171,14 @@ def test_a_rank_that_has_ended_is_told_at_once() -> None:
         assert time.monotonic() - begun < 20  # a third of the limit
 
 
+def last(run: lz.Run[Any], is_over: threading.Event) -> Any:
+    """The next item or error of a rank, after which the other one goes on."""
+    try:
+        return next(run)
+    finally:
+        is_over.set()
+
+
 def test_a_rank_that_rewinds_alone_is_told_though_others_are_busy() -> None:
     """Before the end of a run nobody else will begin it again."""
     with two_ranks() as (executors, _):
@@ -182,10 +190,7 @@ def test_a_rank_that_rewinds_alone_is_told_though_others_are_busy() -> None:
                 if not rank:
                     return is_over.wait(30)
                 run.load_state_dict(lz.init(finite(rank)).to_dict())
-                try:
-                    return next(run)
-                finally:
-                    is_over.set()
+                return last(run, is_over)
 
         was_told, error = on_ranks(2, work)
         assert isinstance(error, RankMissing)
@@ -209,14 +214,12 @@ def test_a_rank_that_waits_for_an_item_is_not_busy() -> None:
             with lz.run(finite(rank), executor=executors[rank]) as train:
                 next(train)
                 evaluation = lz.run(finite(rank, count=30), executor=executors[rank])
-                try:
-                    return next(evaluation)
-                finally:
-                    is_over.set()
+                return last(evaluation, is_over)
 
         error, _ = on_ranks(2, work)
         assert isinstance(error, RankMissing)
         assert "within 2 s rank 1 did not come to where rank 0 is" in str(error)
+        assert "(rank 1 is waiting for an item)" in str(error)
 
 
 def test_a_rank_that_does_not_answer_is_not_busy() -> None:
